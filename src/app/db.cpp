@@ -221,9 +221,11 @@ Task<> Division::move_tape(std::string tape, std::size_t from, std::size_t to) c
 }
 
 Task<std::size_t> Division::sort_tapes(bool move) const {
+    // Of all databases: a move that was interrupted may have left the tape of a session in one and its sidecar in another.
+    Sessions sessions;
+    for (std::size_t at = 0; at < size(); ++at) sessions.merge(co_await sessions_of(at));
     std::size_t found = 0;
     for (std::size_t at = 0; at < size(); ++at) {
-        const Sessions sessions = co_await sessions_of(at);
         std::vector<std::string> tapes = co_await stores_[at]->all_tapes();
         // A sidecar before its tape, with which it would be removed.
         std::reverse(tapes.begin(), tapes.end());

@@ -346,6 +346,9 @@ Failure explain(const Error& error, const FailureContext& context) {
         default: break;
     }
     const bool is_of_store = dynamic_cast<const CheckpointerError*>(&error) != nullptr;
+    if (is_of_store && error.code() == ErrorCode::auth)
+        return make_failure(exit_storage, error.what(),
+                            "Check the user and the password of the database: cubepi db status");
     if (is_of_store && is_network(error.code())) return make_failure(exit_storage, error.what());
     return explain_model(error, context);
 }

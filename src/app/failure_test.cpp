@@ -104,6 +104,16 @@ TEST(FirstDayErrors, UnreachableDatabase_IsNotBlamedOnTheModel) {
     }
 }
 
+TEST(FirstDayErrors, WrongPasswordOfDatabase_IsNotTheModels) {
+    FailureContext context;
+    context.where = "gpt-5.1 at api.openai.com";
+    const CheckpointerError refused(ErrorCode::auth, "password authentication failed");
+    const Failure failure = explain(refused, context);
+    EXPECT_EQ(failure.exit_code, exit_storage);
+    EXPECT_EQ(failure.text.find("api"), std::string::npos) << failure.text;
+    EXPECT_NE(failure.text.find("password of the database"), std::string::npos) << failure.text;
+}
+
 TEST(FirstDayErrors, KeyOfAnotherAddress_IsNamedAsCause) {
     ErrorInfo info;
     info.code = ErrorCode::auth;

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <bub/questions.hpp>
+#include <bub/tape/divided_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
@@ -98,15 +100,16 @@ Task<std::optional<SavedSession>> session_of_tape(SavedSessions& saved, std::str
 /// Returns the questions of the sessions, oldest first. Damaged ones are reported and set the exit status.
 Task<std::vector<OpenQuestion>> find_questions(bool all, int& status) {
     SavedSessions saved = SavedSessions::here();
-    bub::TapeCheckpointer memory(saved.tapes());
     std::vector<OpenQuestion> found;
     const std::string here = saved.tape_prefix();
     std::string cursor;
+    std::set<std::string> unread;
     bool more = true;
     while (more) {
         QuestionQuery query = QuestionQuery().limit(200).after(cursor);
-        QuestionPage page = co_await memory.list_requests(std::move(query));
-        for (QuestionEntry& entry : page.entries) {
+        bub::Readable<QuestionPage> page =
+            co_await bub::readable_requests(saved.tapes(), std::move(query));
+        for (QuestionEntry& entry : page.list.entries) {
             if (!all && !entry.thread_id.starts_with(here)) continue;
             std::optional<SavedSession> session = co_await session_of_tape(saved, entry.thread_id);
             if (!session) continue;
@@ -117,9 +120,13 @@ Task<std::vector<OpenQuestion>> find_questions(bool all, int& status) {
             if (!question.entry.request) status = report_damage(question);
             found.push_back(std::move(question));
         }
-        cursor = page.next;
+        for (const std::string& name : page.unread) unread.insert(name);
+        cursor = page.list.next;
         more = !cursor.empty();
     }
+    for (const std::string& name : unread)
+        err() << "Without the database " << for_terminal(name)
+              << ", which cannot be read at the moment.\n";
     co_return found;
 }
 

@@ -92,6 +92,7 @@ TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
     // It waits for the other one twice.
     start_second({"CUBEPI_TEST_CLOCK=5"});
     (void)wait_for_status();
+    const std::string number = id_of_first();
     first->send(SIGSTOP);
     RawPostgres server(database);
     (void)server.query(
@@ -102,6 +103,7 @@ TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
     EXPECT_EQ(listed.status, 0);
     EXPECT_NE(listed.output.find("gateways that did not answer"), std::string::npos)
         << listed.output;
+    EXPECT_NE(listed.output.find("/" + number), std::string::npos) << listed.output;
     const CommandResult stopped = operate({"stop", "http:s1"});
     EXPECT_NE(stopped.output.find("have not answered within 5 s"), std::string::npos)
         << stopped.output;
@@ -120,7 +122,8 @@ TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
 /// Rows of a gateway that has no process: the test answers its calls.
 class FakeGateway {
 public:
-    FakeGateway(const std::string& database, const std::string& host) : server_(database) {
+    FakeGateway(const std::string& database, const std::string& host)
+        : server_(database), host_(host) {
         number_ = server_
                       .query(
                           "INSERT INTO bub_delivery_gateways (number, account, host, boot_id,"
@@ -132,6 +135,8 @@ public:
                       .front();
         thread_ = std::jthread([this](const std::stop_token& ended) { serve(ended); });
     }
+    /// As lists name it.
+    std::string name() const { return host_ + "/" + number_; }
     void answer_with(std::string result) {
         const std::lock_guard lock(mutex_);
         result_ = std::move(result);
@@ -151,6 +156,7 @@ private:
     }
 
     RawPostgres server_;
+    const std::string host_;
     std::string number_;
     std::mutex mutex_;
     std::string result_ = "{}";
@@ -167,13 +173,13 @@ TEST_F(TwoGateways, D237_DamagedResult_IsThatOfOneGateway) {
         damaged.answer_with(result);
         other.answer_with(R"({"result": {"sessions": [{"session": "x:y"}]}})");
         const JsonObject listed = call(two, "sessions");
-        EXPECT_EQ(listed.at("unanswered"), Json(JsonArray{"damaged"})) << result;
+        EXPECT_EQ(listed.at("unanswered"), Json(JsonArray{damaged.name()})) << result;
         EXPECT_EQ(listed.at("sessions").at(0).at("gateway"), Json("other")) << result;
     }
     damaged.answer_with(R"({"result": {"messages": {}}})");
     other.answer_with(R"({"result": {"messages": [{"id": "m"}]}})");
     const JsonObject held = call(two, "held");
-    EXPECT_EQ(held.at("unanswered"), Json(JsonArray{"damaged"}));
+    EXPECT_EQ(held.at("unanswered"), Json(JsonArray{damaged.name()}));
     EXPECT_EQ(held.at("messages").at(0).at("id"), Json("m"));
 }
 

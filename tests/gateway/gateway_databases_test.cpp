@@ -15,6 +15,7 @@
 #include <bub/tape/divided_tape_store.hpp>
 #include <bub/tape/postgres_tape_store.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 #include "../joints/task_model.hpp"
@@ -231,6 +232,60 @@ TEST_F(ThreeDatabases, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     EXPECT_EQ(post_later(port, "lost", away).get().text(), "re: lost");
 }
 
+TEST_F(ThreeDatabases, D258_ListsDuringOutage_NameTheDatabase) {
+    record();
+    configure(", status: \"127.0.0.1:0\"");
+    GatewayProcess gateway(one, model.flags());
+    std::uint16_t port = 0;
+    std::uint16_t status = 0;
+    while (port == 0 || status == 0) {
+        const JsonObject listening = gateway.wait_for("http_server.listening");
+        const auto number = listening.at("port").to_number<std::uint16_t>();
+        (listening.at("name") == "status" ? status : port) = number;
+    }
+    (void)gateway.wait_for("gateway.running");
+    const auto has_metrics = [status] {
+        const std::string text = run(http_get(status, "/metrics")).body;
+        EXPECT_TRUE(has(text, "cubepi_gateway_running_turns")) << text;
+        EXPECT_EQ(has(text, "cubepi_gateway_open_questions"),
+                  has(text, "cubepi_gateway_held_messages"));
+        return has(text, "cubepi_gateway_open_questions");
+    };
+    EXPECT_EQ(post_later(port, "here", session_in(0)).get().text(), "re: here");
+    EXPECT_TRUE(has_metrics());
+    const auto call = [this](JsonObject request) {
+        return app::call_gateway(one.socket(), request);
+    };
+    for (const char* list : {"questions", "held", "stored"})
+        EXPECT_FALSE(call({{"command", list}}).contains("unread_databases")) << list;
+    allow(1, false);
+    (void)post_later(port, "lost", session_in(1)).get();
+    for (const char* list : {"questions", "held", "stored"})
+        EXPECT_EQ(call({{"command", list}}).at("unread_databases"), Json(JsonArray{"b"})) << list;
+    EXPECT_FALSE(has_metrics()) << "a part of them is not their number";
+    EXPECT_EQ(call({{"command", "stored"}}).at("sessions").as_array().size(), 1U);
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"gateway", "held"}, {"inbox", "--gateway"}, {"inbox"}}) {
+        const CommandResult shown = run_command(one, command);
+        EXPECT_TRUE(has(shown.output, "Without the database b")) << shown.output;
+    }
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"gateway", "release", "b:17.1"},
+          {"gateway", "discard", "b:17.1"},
+          {"inbox", "--gateway", "approve", "unknown"}}) {
+        const CommandResult refused = run_command(one, command);
+        EXPECT_NE(refused.status, 0);
+        EXPECT_TRUE(has(refused.output, "cannot be used at the moment")) << refused.output;
+    }
+    const CommandResult unknown = run_command(one, {"gateway", "release", "a:17.1"});
+    EXPECT_TRUE(has(unknown.output, "no held message or answer has the id")) << unknown.output;
+    allow(1, true);
+    wait_until_sound(one);
+    for (const char* list : {"questions", "held", "stored"})
+        EXPECT_FALSE(call({{"command", list}}).contains("unread_databases")) << list;
+    EXPECT_TRUE(has_metrics());
+}
+
 TEST_F(ThreeDatabases, D266_KeyWithoutSession_IsOneMessage) {
     record();
     std::uint16_t first_port = 0;
@@ -345,9 +400,28 @@ TEST_F(ThreeDatabases, D259_Divide_MovesSessionsWithTheirTapes) {
 
 TEST_F(ThreeDatabases, D259_InterruptedMove_IsContinued) {
     record();
+    const bub::DatabaseMap before = app::database_map(parts);
     // As it is before the first tape is moved to the new places.
     divide("0000-7fff", "8000-aaa9", "aaaa-ffff");
     const bub::DatabaseMap map = app::database_map(parts);
+    // Copies without a side state, as earlier versions left them: where the tape belongs, and where it was.
+    for (std::size_t good = 0; good < 2; ++good) {
+        const std::string session = "http:" + session_in(1, good == 0 ? "s" : "t");
+        const std::string tape = "0123456789abcdef__" + detail::sha256_hex(session).substr(0, 32);
+        for (std::size_t at = 0; at < 2; ++at) {
+            PostgresOptions database;
+            database.connection = parts[at].url;
+            bub::PostgresTapeStore store(database, before.record(at));
+            std::vector<bub::TapeEntry> entries(1, bub::message_entry("user", "text"));
+            entries[0].date = "2026-03-01T12:00:00.000000+00:00";
+            (void)run(store.append(tape, std::move(entries), bub::TapeAppend()));
+            if (at != good) continue;
+            (void)run(store.edit_state(tape, [](JsonObject& state) {
+                state["title"] = "of the session";
+                return Json();
+            }));
+        }
+    }
     for (std::size_t at = 0; at < parts.size(); ++at) {
         PostgresOptions database;
         database.connection = parts[at].url;
@@ -368,6 +442,11 @@ TEST_F(ThreeDatabases, D259_InterruptedMove_IsContinued) {
     const CommandResult moved = run_command(one, {"db", "divide", "--move"});
     EXPECT_EQ(moved.status, 0) << moved.output;
     EXPECT_EQ(run_command(one, {"tape", "list"}).status, 0);
+    const std::string states =
+        "SELECT count(*) FROM bub_tapes WHERE state::text LIKE '%of the session%'";
+    EXPECT_EQ(query(0, "SELECT count(*) FROM bub_tapes").front(), "0");
+    EXPECT_EQ(query(1, "SELECT count(*) FROM bub_tapes").front(), "2");
+    EXPECT_EQ(query(1, states).front(), "2");
 }
 
 TEST_F(ThreeDatabases, D259_DivideThatWouldHideSessions_IsRefused) {

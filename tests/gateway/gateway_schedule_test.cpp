@@ -233,6 +233,18 @@ TEST(SharedSchedules, D249_TwoGateways_FireOnce) {
     GatewayProcess two(second, model.flags());
     (void)one.wait_until_running();
     (void)two.wait_until_running();
+    const std::string longest(1'000, 'c');
+    for (const std::string& chat : {std::string("a\nb"), std::string("a/agent/b"), longest}) {
+        const CommandResult refused = run_command(
+            first, {"schedule", "add", "--channel", "http", "--chat", chat, "--every", "1m", "x"});
+        EXPECT_EQ(refused.status, 2) << refused.output;
+        const JsonObject request{{"command", "add_schedule"},
+                                 {"channel", "http"},
+                                 {"chat", chat},
+                                 {"text", "x"},
+                                 {"every", "1m"}};
+        EXPECT_THROW((void)app::call_gateway(first.socket(), request), Error) << chat;
+    }
     constexpr std::size_t count = 10;
     for (std::size_t i = 0; i < count; ++i) {
         const std::string number = std::to_string(i);
@@ -251,6 +263,14 @@ TEST(SharedSchedules, D249_TwoGateways_FireOnce) {
         gateway->send(SIGTERM);
         EXPECT_EQ(gateway->wait(), 0) << gateway->output();
     }
+    std::size_t fired = 0;
+    for (GatewayProcess* gateway : {&one, &two}) {
+        const std::string log = gateway->output();
+        for (std::size_t at = log.find("schedule.fired"); at != std::string::npos;
+             at = log.find("schedule.fired", at + 1))
+            ++fired;
+    }
+    EXPECT_EQ(fired, count) << "a firing is one event";
 }
 
 /// The tables of an earlier version: the gateway serves without schedules, unless the configuration has some.

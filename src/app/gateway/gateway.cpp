@@ -319,7 +319,8 @@ Task<std::string> Gateway::metrics() {
     Task<bub::HeldMessages> reading = instance->manager().held();
     Outcome<bub::HeldMessages> messages = co_await outcome_of(std::move(reading));
     if (messages.cancelled()) messages.rethrow();
-    if (messages) {
+    const auto& deliveries = instance->deliveries();
+    if (messages && (!deliveries || deliveries->unusable_databases().empty())) {
         for (const bub::StoredInbound& one : messages.value().inbounds)
             ++held[reports_->label_of(one.message.channel.value_or(""))];
         for (const bub::Delivery& one : messages.value().answers)
@@ -339,6 +340,8 @@ Task<std::map<std::string, std::size_t>> Gateway::open_questions() {
     PageArguments which;
     do {
         GatewayQuestions page = co_await api_.questions(which);
+        // A part of them would look as if the others were answered.
+        if (page.unread_databases) throw Error(ErrorCode::unavailable, "a database cannot be read");
         for (const GatewayQuestion& one : page.questions)
             ++open[reports_->label_of(detail::text_member(one.asker, "channel"))];
         which.after = std::move(page.next).value_or("");

@@ -268,7 +268,20 @@ Task<HeldList> GatewayApi::held_here() {
         list.messages.push_back(held_message(one.id, one.message, one.date));
     for (const bub::Delivery& one : messages.answers)
         list.answers.push_back(held_message(one.id, one.message, one.date));
+    const auto& deliveries = instance->deliveries();
+    std::vector<std::string> unread;
+    if (deliveries) unread = deliveries->unusable_databases();
+    if (!unread.empty()) list.unread_databases = std::move(unread);
     co_return list;
+}
+
+void GatewayApi::require_database(const std::string& id) const {
+    const auto& deliveries = gateway_.instance()->deliveries();
+    if (!deliveries) return;
+    for (const std::string& name : deliveries->unusable_databases())
+        if (id.starts_with(name + ":"))
+            throw Error(ErrorCode::unavailable, "the database '" + name + "', which may have " +
+                                                    id + ", cannot be used at the moment");
 }
 
 /// An answer is held until it was sent: without the set, two calls would send it twice.

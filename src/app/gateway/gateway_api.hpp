@@ -227,7 +227,7 @@ struct BusySession {
 struct BusySessions {
     std::vector<BusySession> sessions = {};
     std::optional<std::string> next = {};  ///< for the following page
-    /// The hosts of gateways that did not answer in time.
+    /// The gateways that did not answer in time: HOST/ID.
     std::optional<std::vector<std::string>> unanswered = {};
 };
 struct HistoryCall {
@@ -295,6 +295,8 @@ struct StoredSession {
 struct StoredSessions {
     std::vector<StoredSession> sessions = {};  ///< most recently used first
     std::optional<std::string> next = {};      ///< for the following page
+    /// The names of the databases that cannot be read, whose sessions are missing.
+    std::optional<std::vector<std::string>> unread_databases = {};
 };
 /// The usage of a session by models.
 struct SessionSpending {
@@ -333,8 +335,10 @@ struct HeldMessage {
 struct HeldList {
     std::vector<HeldMessage> messages = {};
     std::vector<HeldMessage> answers = {};
-    /// The hosts of gateways that did not answer in time.
+    /// The gateways that did not answer in time: HOST/ID.
     std::optional<std::vector<std::string>> unanswered = {};
+    /// The names of the databases that cannot be read, whose messages and answers are missing.
+    std::optional<std::vector<std::string>> unread_databases = {};
 };
 struct GatewayQuestion {
     std::string id = {};
@@ -346,6 +350,8 @@ struct GatewayQuestion {
 struct GatewayQuestions {
     std::vector<GatewayQuestion> questions = {};
     std::optional<std::string> next = {};  ///< for the following page
+    /// The names of the databases that cannot be read, whose questions are missing.
+    std::optional<std::vector<std::string>> unread_databases = {};
 };
 struct AnsweredQuestion {
     std::string session = {};  ///< which continues
@@ -481,6 +487,8 @@ private:
     Task<std::string> newest_sessions();
     Task<HeldList> held_here();
     Task<bool> holds(std::string id);
+    /// Throws Error(unavailable) if what has this id may be held, in a database that cannot be used.
+    void require_database(const std::string& id) const;
     Task<bool> stop_here(std::string session);
     Task<bub::StopOutcome> stop_turn_here(bub::Envelope by);
     Task<std::optional<JsonObject>> ask_channel_here(JsonObject request);

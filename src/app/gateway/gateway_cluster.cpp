@@ -121,6 +121,8 @@ struct GatewayApi::PeerAnswer {
     PeerReply::State state = PeerReply::State::unknown;
     JsonObject answer = {};  ///< of answer_peer()
 
+    /// Several gateways may run on a host.
+    std::string name() const { return host + "/" + id; }
     const JsonObject* result() const { return detail::object_member(answer, "result"); }
     std::string error() const { return detail::text_member(answer, "error"); }
     bool is_elsewhere() const { return answer.contains("not_here"); }
@@ -152,14 +154,24 @@ std::vector<std::optional<T>> read_results(Answers& answers) {
     return results;
 }
 
-/// The hosts that have not answered; nothing if all have.
+/// The gateways that have not answered; nothing if all have.
 template <class Answers>
-std::optional<std::vector<std::string>> silent_hosts(const Answers& answers) {
-    std::vector<std::string> hosts;
+std::optional<std::vector<std::string>> silent_gateways(const Answers& answers) {
+    std::vector<std::string> names;
     for (const auto& one : answers)
-        if (!one.result()) hosts.push_back(one.host);
-    if (hosts.empty()) return std::nullopt;
-    return hosts;
+        if (!one.result()) names.push_back(one.name());
+    if (names.empty()) return std::nullopt;
+    return names;
+}
+
+using Names = std::optional<std::vector<std::string>>;
+
+/// Adds those that the list does not have.
+void add_names(Names& list, const Names& others) {
+    for (const std::string& name : others.value_or(std::vector<std::string>())) {
+        if (!list) list.emplace();
+        if (std::find(list->begin(), list->end(), name) == list->end()) list->push_back(name);
+    }
 }
 
 }  // namespace
@@ -267,7 +279,7 @@ Task<bool> GatewayApi::act_elsewhere(JsonObject request) {
             if (error.empty()) error = one.host + ": " + one.error();
         } else if (!one.is_elsewhere()) {
             const bool has_begun = one.state == PeerReply::State::unknown;
-            silent.push_back(one.host + (has_begun ? " (has begun, and may still do it)" : ""));
+            silent.push_back(one.name() + (has_begun ? " (has begun, and may still do it)" : ""));
         }
     }
     if (!error.empty()) throw Error(ErrorCode::invalid_state, error);
@@ -361,7 +373,7 @@ Task<BusySessions> GatewayApi::sessions(PageArguments page) {
     if (result.sessions.size() > limit) result.sessions.resize(limit);
     result.next.reset();
     if (has_more && !result.sessions.empty()) result.next = result.sessions.back().session;
-    result.unanswered = silent_hosts(answers);
+    result.unanswered = silent_gateways(answers);
     co_return result;
 }
 
@@ -400,6 +412,7 @@ Task<HeldList> GatewayApi::held(NoArguments) {
     std::vector<std::optional<HeldList>> results = read_results<HeldList>(answers);
     for (std::size_t at = 0; at < answers.size(); ++at) {
         if (!results[at]) continue;
+        add_names(list.unread_databases, results[at]->unread_databases);
         for (auto member : {&HeldList::messages, &HeldList::answers}) {
             for (HeldMessage& message : (*results[at]).*member) {
                 message.gateway = answers[at].host;
@@ -407,7 +420,7 @@ Task<HeldList> GatewayApi::held(NoArguments) {
             }
         }
     }
-    list.unanswered = silent_hosts(answers);
+    list.unanswered = silent_gateways(answers);
     co_return list;
 }
 
@@ -424,6 +437,7 @@ Task<Done> GatewayApi::decide(std::string id, bool release) {
         JsonObject request{{"command", release ? "release" : "discard"}, {"id", id}};
         const bool done = co_await act_elsewhere(std::move(request));
         if (done) co_return Done();
+        require_database(id);
     }
     // Reports that it is held nowhere, or by a call in progress.
     co_return co_await decide_here(std::move(id), release);
@@ -454,7 +468,7 @@ Task<Done> GatewayApi::drain(DrainArguments which) {
         throw Error(ErrorCode::not_found, "no gateway is named '" + which.gateway +
                                               "'; names and ids: cubepi gateway status");
     if (is_here) gateway_.begin_drain();
-    if (const auto silent = silent_hosts(answers))
+    if (const auto silent = silent_gateways(answers))
         throw Error(ErrorCode::unavailable,
                     "these gateways have not answered: " + list_of(*silent) +
                         ". See the gateways: cubepi gateway status");
@@ -472,6 +486,7 @@ Task<JsonObject> GatewayApi::perform_here(std::string command, JsonObject argume
         answer["result"] = to_json(list);
     } else if (command == "release" || command == "discard") {
         is_here = co_await holds(id);
+        if (!is_here) require_database(id);
         if (is_here) (void)co_await decide_here(id, command == "release");
     } else if (command == "stop") {
         is_here = co_await stop_here(id);

@@ -198,10 +198,19 @@ void print_line(const char* name, const std::string& value) {
 }
 
 /// Names the gateways that did not answer, so that a list is not taken for complete.
-void warn_unanswered(const std::optional<std::vector<std::string>>& hosts) {
-    if (!hosts) return;
-    err() << "Without those of gateways that did not answer: " << for_terminal(list_of(*hosts))
+void warn_unanswered(const std::optional<std::vector<std::string>>& names) {
+    if (!names) return;
+    err() << "Without those of gateways that did not answer: " << for_terminal(list_of(*names))
           << ". To see them: cubepi gateway status\n";
+}
+
+/// Names the databases that could not be read, for the same reason.
+void warn_unread(const std::optional<std::vector<std::string>>& databases) {
+    if (!databases) return;
+    err() << (databases->size() == 1 ? TerminalView("Without the database ")
+                                     : TerminalView("Without the databases "))
+          << for_terminal(list_of(*databases))
+          << ", which cannot be read at the moment. More: cubepi gateway status\n";
 }
 
 void print_gateway(const ClusterGateway& one) {
@@ -299,6 +308,7 @@ void print_held(const HeldList& held) {
     print_held(held.messages, "message");
     print_held(held.answers, "answer");
     warn_unanswered(held.unanswered);
+    warn_unread(held.unread_databases);
 }
 
 void print_logins(const ConsoleLogins& all) {
@@ -340,12 +350,13 @@ void print_question(const GatewayQuestion& question) {
 
 int list_questions(const InboxArguments& arguments, bool json) {
     const JsonObject answer = call_all("questions");
+    const auto open = read_answer<GatewayQuestions>(answer);
     if (json) {
         data_output(safe_json(answer.at("questions")) + "\n");
+        warn_unread(open.unread_databases);
         return exit_ok;
     }
     std::size_t shown = 0;
-    const auto open = read_answer<GatewayQuestions>(answer);
     for (const GatewayQuestion& one : open.questions) {
         const bool is_meant =
             one.id.starts_with(arguments.question) &&
@@ -355,6 +366,7 @@ int list_questions(const InboxArguments& arguments, bool json) {
         ++shown;
     }
     if (shown == 0) err() << "No question of the gateway waits for an answer.\n";
+    warn_unread(open.unread_databases);
     return exit_ok;
 }
 

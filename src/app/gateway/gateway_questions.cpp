@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <bub/questions.hpp>
+#include <bub/tape/divided_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
@@ -142,6 +143,7 @@ constexpr std::chrono::seconds longest_pause{2};
 struct AskedPage {
     std::vector<QuestionEntry> entries = {};  ///< each with its request
     std::string next = {};
+    std::vector<std::string> unread = {};  ///< the names of the databases that cannot be read
 };
 
 JsonObject asker_of(const QuestionEntry& entry) { return bub::asker_of(entry.request->extra); }
@@ -150,15 +152,16 @@ JsonObject asker_of(const QuestionEntry& entry) { return bub::asker_of(entry.req
 Task<AskedPage> read_page(std::shared_ptr<GatewayInstance> instance, PageArguments which,
                           std::optional<double> due_at) {
     constexpr std::size_t longest_page = 1'000;
-    bub::TapeCheckpointer memory(instance->tapes());
     QuestionQuery query = QuestionQuery()
                               .limit(std::clamp<std::size_t>(which.limit, 1, longest_page))
                               .after(std::move(which.after))
                               .order(due_at ? QuestionOrder::deadline : QuestionOrder::age);
-    QuestionPage read = co_await memory.list_requests(std::move(query));
+    bub::Readable<QuestionPage> read =
+        co_await bub::readable_requests(instance->tapes(), std::move(query));
     AskedPage page;
-    page.next = std::move(read.next);
-    for (QuestionEntry& entry : read.entries) {
+    page.next = std::move(read.list.next);
+    page.unread = std::move(read.unread);
+    for (QuestionEntry& entry : read.list.entries) {
         if (due_at && (!entry.expires_at || *entry.expires_at > *due_at)) {
             page.next.clear();
             break;
@@ -172,15 +175,15 @@ Task<AskedPage> read_page(std::shared_ptr<GatewayInstance> instance, PageArgumen
     co_return page;
 }
 
-Task<std::vector<QuestionEntry>> read_all(std::shared_ptr<GatewayInstance> instance,
-                                          std::optional<double> due_at) {
-    std::vector<QuestionEntry> all;
+Task<AskedPage> read_all(std::shared_ptr<GatewayInstance> instance, std::optional<double> due_at) {
+    AskedPage all;
     PageArguments which;
     which.limit = 200;
     do {
         AskedPage page = co_await read_page(instance, which, due_at);
-        all.insert(all.end(), std::move_iterator(page.entries.begin()),
-                   std::move_iterator(page.entries.end()));
+        all.entries.insert(all.entries.end(), std::move_iterator(page.entries.begin()),
+                           std::move_iterator(page.entries.end()));
+        if (!page.unread.empty()) all.unread = std::move(page.unread);
         which.after = std::move(page.next);
     } while (!which.after.empty());
     co_return all;
@@ -201,12 +204,17 @@ std::vector<QuestionEntry> task_questions(const GatewayInstance& instance) {
 
 /// Returns the question that the operator names. Throws Error.
 Task<QuestionEntry> find_question(std::shared_ptr<GatewayInstance> instance, std::string name) {
-    std::vector<QuestionEntry> all = co_await read_all(instance, std::nullopt);
+    AskedPage read = co_await read_all(instance, std::nullopt);
+    std::vector<QuestionEntry> all = std::move(read.entries);
     std::vector<QuestionEntry> of_tasks = task_questions(*instance);
     std::move(of_tasks.begin(), of_tasks.end(), std::back_inserter(all));
     std::vector<HitlRequest> open;
     for (const QuestionEntry& one : all) open.push_back(*one.request);
     const auto named = bub::questions_named(name, open);
+    if (named.empty() && !read.unread.empty())
+        throw Error(ErrorCode::unavailable, "the question '" + name + "' may be in the database '" +
+                                                read.unread.front() +
+                                                "', which cannot be used at the moment");
     if (named.empty())
         throw Error(ErrorCode::not_found, "no question '" + name + "' waits for an answer");
     if (named.size() > 1)
@@ -248,8 +256,8 @@ bub::Envelope message_to(const QuestionEntry& question) {
 }
 
 Task<bool> AnswerWatch::still_open() const {
-    const std::vector<QuestionEntry> open = co_await read_all(instance_, std::nullopt);
-    for (const QuestionEntry& one : open)
+    const AskedPage open = co_await read_all(instance_, std::nullopt);
+    for (const QuestionEntry& one : open.entries)
         if (one.thread_id == tape_ && bub::question_name(*one.request) == name_) co_return true;
     co_return false;
 }
@@ -339,6 +347,7 @@ Task<GatewayQuestions> GatewayApi::questions(PageArguments page) {
         for (const QuestionEntry& one : task_questions(*instance))
             result.questions.push_back(shown(one));
     if (!read.next.empty()) result.next = std::move(read.next);
+    if (!read.unread.empty()) result.unread_databases = std::move(read.unread);
     co_return result;
 }
 
@@ -471,9 +480,9 @@ Task<> Gateway::watch_deadlines() {
 Task<> Gateway::expire_due() {
     const std::chrono::duration<double> now = Runtime::standard()->clock->wall().time_since_epoch();
     const std::shared_ptr<GatewayInstance> instance = instance_;
-    const std::vector<QuestionEntry> expired = co_await read_all(instance, now.count());
+    const AskedPage expired = co_await read_all(instance, now.count());
     std::vector<ExpiredQuestions::Due> due;
-    for (const QuestionEntry& entry : expired) {
+    for (const QuestionEntry& entry : expired.entries) {
         ExpiredQuestions::Due one;
         one.key = entry.thread_id + "\n" + bub::question_name(*entry.request);
         one.message = message_to(entry);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <bub/channel/channel_manager.hpp>
+#include <bub/channel/http_channel.hpp>
 #include <bub/schedule/schedule.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
@@ -31,6 +32,11 @@ std::shared_ptr<bub::ScheduleStore> store_of(const GatewayInstance& instance) {
     throw Error(ErrorCode::invalid_state,
                 "this gateway has no schedules: its database has no tables for them. Run: cubepi "
                 "db migrate --tapes, then restart the gateway");
+}
+
+/// Throws Error(invalid_argument) for a chat whose answers no client could read.
+void check_chat(const std::string& channel, const std::string& chat) {
+    if (channel == "http") bub::check_http_chat(chat);
 }
 
 ListedSchedule listed(const bub::Schedule& schedule) {
@@ -77,6 +83,7 @@ int list(const ScheduleCommandArguments& arguments) {
 }
 
 int add(const ScheduleCommandArguments& arguments, const std::string& text) {
+    check_chat(arguments.channel, arguments.chat);
     JsonObject request{{"command", "add_schedule"}, {"text", text}};
     request["channel"] = arguments.channel;
     request["chat"] = arguments.chat;
@@ -116,6 +123,7 @@ Task<ListedSchedule> GatewayApi::add_schedule(ScheduleArguments given) {
     if (!is_served || given.chat.empty())
         throw Error(ErrorCode::invalid_argument,
                     "a schedule needs a channel that this gateway serves, and a chat of it");
+    check_chat(given.channel, given.chat);
     constexpr std::size_t digits = 10;
     bub::Envelope origin;
     origin.channel = given.channel;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <bub/channel/channel_manager.hpp>
+#include <bub/tape/divided_tape_store.hpp>
 #include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_session.hpp>
@@ -200,8 +201,10 @@ Task<StoredSessions> GatewayApi::stored(StoredArguments page) {
     while (has_more && left > 0 && result.sessions.size() < limit) {
         // Most tapes are sessions of this gateway, so that a second read is rare; it reads all that the call may look at.
         const std::size_t count = left == most_read ? limit : left;
-        Task<std::vector<bub::ListedTape>> listing = tapes->newest_tapes_after(last, count + 1);
-        const std::vector<bub::ListedTape> listed = co_await std::move(listing);
+        bub::Readable<std::vector<bub::ListedTape>> read =
+            co_await bub::readable_tapes(tapes, last, count + 1);
+        if (!read.unread.empty()) result.unread_databases = std::move(read.unread);
+        const std::vector<bub::ListedTape> listed = std::move(read.list);
         std::size_t at = 0;
         for (; at < std::min(listed.size(), count) && result.sessions.size() < limit; ++at) {
             Task<std::optional<StoredSession>> reading = read_details(instance, tapes, listed[at]);
@@ -222,11 +225,11 @@ Task<StoredSessions> GatewayApi::stored(StoredArguments page) {
 /// Reads no tape to find those of other namespaces: the write of any tape is a reason to read the list.
 Task<std::string> GatewayApi::newest_sessions() {
     const std::shared_ptr<bub::SessionTapeStore> tapes = listed_tapes(*gateway_.instance());
-    Task<std::vector<bub::ListedTape>> listing =
-        tapes->newest_tapes_after(std::nullopt, listed_sessions);
-    const std::vector<bub::ListedTape> newest = co_await std::move(listing);
+    const bub::Readable<std::vector<bub::ListedTape>> newest =
+        co_await bub::readable_tapes(tapes, std::nullopt, listed_sessions);
     std::string text;
-    for (const bub::ListedTape& tape : newest) text += cursor_of(tape) + "\n";
+    for (const bub::ListedTape& tape : newest.list) text += cursor_of(tape) + "\n";
+    for (const std::string& database : newest.unread) text += database + "\n";
     co_return text;
 }
 

@@ -364,6 +364,9 @@ TEST_F(HttpChannelTest, InvalidRequest_SaysWhatIsWrong) {
             EXPECT_EQ(reply.status, 400) << body;
             EXPECT_NE(reply.body.find(problem), std::string::npos) << reply.body;
         }
+        const Reply no_key = co_await t.post(R"({"text": "x"})", with("idempotency-key", ""));
+        EXPECT_EQ(no_key.status, 400) << no_key.body;
+        EXPECT_NE(no_key.body.find("Idempotency-Key"), std::string::npos) << no_key.body;
     });
 }
 
@@ -465,6 +468,9 @@ TEST(HttpMessageId, D291_UserAndKey_AreDistinguished) {
     }
     for (const std::string& key : {std::string("k1"), std::string("user-17"), long_text})
         EXPECT_EQ(detail::message_id("", key), key);
+    // Nor a firing of a schedule.
+    EXPECT_TRUE(detail::message_id("", "schedule-a-1").starts_with("user-"));
+    EXPECT_TRUE(ids.insert(detail::message_id("", "schedule-a-1")).second);
     // Nor the records that a tape derives from it.
     for (const std::string& key : {std::string("k1"), detail::message_id("ann", "k1")}) {
         for (const std::string& derived : {plugin_answer_id(key), next_message_id(key)}) {

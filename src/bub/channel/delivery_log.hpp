@@ -211,6 +211,9 @@ public:
     virtual std::shared_ptr<GatewayPeers> peers() { return nullptr; }
     /// Returns which part of the records cannot be used at the moment, while the others can; empty: none, or all.
     virtual std::string partial_outage() const { return {}; }
+    /// Returns the names of the databases that cannot be used at the moment, whose records the lists above do not have. The ids of these
+    /// begin with such a name and ':'.
+    virtual std::vector<std::string> unusable_databases() const { return {}; }
 };
 
 /// A delivery log as a sequence of records that only this process writes (detail::DeliveryRecords).

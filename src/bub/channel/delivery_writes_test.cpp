@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,8 @@
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/log.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/sql/postgres_notifications.hpp>
 
 namespace bub::channel_tests {
@@ -335,6 +338,49 @@ TEST_F(DeliveryWrites, D273_ManyNotifications_AllArrive) {
     constexpr std::size_t many = 950;  // in several statements
     for (std::size_t i = 0; i < many; ++i) notifications.notify("end_" + std::to_string(i));
     while (count() < many) std::this_thread::yield();
+}
+
+/// Records the events of the log.
+class Events final : public cubepi::LogSink {
+public:
+    void write(const cubepi::LogRecord& record) override {
+        const std::lock_guard lock(mutex_);
+        events_.emplace_back(record.event);
+    }
+    void wait_for(std::size_t count) const {
+        while (events().size() < count) std::this_thread::yield();
+    }
+    Texts events() const {
+        const std::lock_guard lock(mutex_);
+        return events_;
+    }
+
+private:
+    mutable std::mutex mutex_;
+    Texts events_;
+};
+
+TEST_F(DeliveryWrites, D273_NotificationsThatFail_AreReportedOnce) {
+    const std::string name = query("SELECT current_database()").front();
+    RawPostgres server(PostgresServer::shared().connection("postgres"));
+    const auto allow = [&](const char* allowed) {
+        (void)server.query("ALTER DATABASE " + name + " ALLOW_CONNECTIONS " + allowed);
+    };
+    const auto events = std::make_shared<Events>();
+    cubepi::Runtime runtime;
+    runtime.log = cubepi::Logger(events, cubepi::LogLevel::info);
+    options.database.runtime = std::make_shared<const cubepi::Runtime>(std::move(runtime));
+    allow("false");
+    std::atomic<bool> received = false;
+    cubepi::PostgresNotifications notifications(options.database, "ends",
+                                                [&](const std::string&) { received = true; });
+    events->wait_for(1);
+    allow("true");
+    events->wait_for(2);
+    notifications.notify("end_1");
+    while (!received) std::this_thread::yield();
+    EXPECT_EQ(events->events(),
+              (Texts{"store.notifications_failed", "store.notifications_recovered"}));
 }
 
 TEST(EndWaits, D273_AllWaits_ShareOneLook) {

@@ -159,6 +159,13 @@ std::string DividedDeliveryLog::partial_outage() const {
     return failing < troubles_.size() ? text : std::string();
 }
 
+std::vector<std::string> DividedDeliveryLog::unusable_databases() const {
+    std::vector<std::string> names;
+    for (std::size_t at = 0; at < troubles_.size(); ++at)
+        if (!is_usable(at)) names.push_back(map().name(at));
+    return names;
+}
+
 Task<std::string> DividedDeliveryLog::adopt(StoredInbound record, std::string turn) {
     PostgresDeliveryLog& log = *options_.logs[database_of(record.message)];
     return log.adopt(std::move(record), std::move(turn));

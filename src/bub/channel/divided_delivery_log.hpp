@@ -62,6 +62,7 @@ public:
     std::shared_ptr<AccountLease> account_lease(std::string name) override;
     std::shared_ptr<GatewayPeers> peers() override;
     std::string partial_outage() const override;
+    std::vector<std::string> unusable_databases() const override;
 
 private:
     using Ids = std::vector<std::string>;

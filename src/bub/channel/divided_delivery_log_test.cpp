@@ -179,6 +179,7 @@ TEST_F(DividedDeliveries, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     const std::string away = session_in(1);
     ASSERT_TRUE(run(log->receive(message(away, "before"))));
     EXPECT_EQ(log->partial_outage(), "");
+    EXPECT_TRUE(log->unusable_databases().empty());
     EXPECT_TRUE(run(log->has_unfinished(message(away, "other"))));
     EXPECT_FALSE(run(log->has_unfinished(message(here, "other"))));
     databases.allow(1, false);
@@ -191,6 +192,7 @@ TEST_F(DividedDeliveries, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     run(log->begin(std::vector<std::string>(1, *id)));
     (void)run(log->take());
     EXPECT_EQ(run(log->unfinished()).size(), 1U);
+    EXPECT_EQ(log->unusable_databases(), std::vector<std::string>(1, "b"));
     EXPECT_TRUE(run(log->find("http", "m")));
     // It may be in the other one.
     try {

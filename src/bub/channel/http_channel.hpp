@@ -48,6 +48,9 @@ public:
     virtual Task<std::optional<JsonObject>> ask_elsewhere(JsonObject request, std::string gateway);
 };
 
+/// Throws Error(invalid_argument) for a chat that clients of the channel cannot name as their session.
+void check_http_chat(std::string_view chat);
+
 /// Returns the attachments in the member `files` of a client's message: a list of at most ten objects {name, type, content}, whose content
 /// is base64. Throws Error(parse).
 std::vector<MediaItem> message_files(const JsonObject& message);

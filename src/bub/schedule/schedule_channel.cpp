@@ -148,17 +148,19 @@ Task<> ScheduleChannel::State::fire(Schedule schedule, std::int64_t now) {
 Task<> ScheduleChannel::State::end_firing(Schedule schedule, std::int64_t now,
                                           std::string problem) {
     const std::int64_t planned = schedule.next.value_or(now);
-    const auto level = problem.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning;
-    options.runtime->log.write(level, problem.empty() ? "schedule.fired" : "schedule.firing_failed",
-                               {{"schedule", schedule.id},
-                                {"session", schedule.session},
-                                {"planned", planned},
-                                {"reason", problem}});
-    schedule.problem = std::move(problem);
+    const std::string id = schedule.id;
+    const std::string session = schedule.session;
+    schedule.problem = problem;
     // Missed firings are not made up for.
     schedule.next = next_firing(schedule.times, std::max(now, planned));
     if (schedule.times.kind == ScheduleKind::at) schedule.next.reset();
-    (void)co_await options.store->advance(std::move(schedule), planned);
+    const bool is_first = co_await options.store->advance(std::move(schedule), planned);
+    // Each gateway finds a firing that is due. It is one event.
+    if (!is_first) co_return;
+    const auto level = problem.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning;
+    options.runtime->log.write(
+        level, problem.empty() ? "schedule.fired" : "schedule.firing_failed",
+        {{"schedule", id}, {"session", session}, {"planned", planned}, {"reason", problem}});
 }
 
 /// Removes a schedule that has fired for the last time, when its message is finished: until then it can be cancelled.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include <bub/questions.hpp>
 #include <bub/schedule/schedule_tool.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/log.hpp>
 
 namespace bub::channel_tests {
 namespace {
@@ -64,7 +66,7 @@ public:
         const auto found = all.find(schedule.id);
         if (found == all.end() || found->second.next != planned) co_return false;
         found->second = std::move(schedule);
-        co_return true;
+        co_return !is_late;
     }
 
     std::int64_t time() const {
@@ -74,10 +76,20 @@ public:
 
     std::map<std::string, Schedule> all;
     std::size_t page = 1'000;
-    int failures = 0;  ///< of the next records of firings
+    int failures = 0;      ///< of the next records of firings
+    bool is_late = false;  ///< another gateway records the firings before
 
 private:
     const std::shared_ptr<ManualClock> clock_;
+};
+
+/// The records of firings in the log.
+class Firings final : public cubepi::LogSink {
+public:
+    void write(const cubepi::LogRecord& record) override {
+        if (record.event == "schedule.fired") ++count;
+    }
+    std::atomic<int> count = 0;
 };
 
 class ScheduleChannelTest : public ::testing::Test {
@@ -123,7 +135,9 @@ protected:
             options.store = store;
             options.configured = configured;
             options.runtime = std::make_shared<const cubepi::Runtime>(
-                cubepi::Runtime().with_clock(gateway.clock));
+                cubepi::Runtime()
+                    .with_clock(gateway.clock)
+                    .with_log(cubepi::Logger(firings, cubepi::LogLevel::info)));
             options.on_warning = [this](const std::string& text) { warnings.push_back(text); };
             auto made = std::make_shared<ScheduleChannel>(std::move(options), call.handler);
             made->connect(*gateway.manager);
@@ -152,6 +166,7 @@ protected:
 
     Gateway gateway;
     const std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>(gateway.clock);
+    const std::shared_ptr<Firings> firings = std::make_shared<Firings>();
     std::vector<Schedule> configured;
     std::vector<std::string> warnings;
     std::int64_t start = 0;
@@ -176,6 +191,19 @@ TEST_F(ScheduleChannelTest, D249_Firing_IsAnsweredInItsChat) {
     EXPECT_EQ(gateway.channel->sent[0].chat_id, "1");
     EXPECT_EQ(store->all.at("tea").last, start + 120);
     EXPECT_TRUE(warnings.empty()) << warnings.front();
+}
+
+TEST_F(ScheduleChannelTest, D249_Firing_IsLoggedWhereItIsRecorded) {
+    add(schedule("tea", "tea"));
+    run(two_minutes_and_a_half);
+    EXPECT_EQ(firings->count, 2);
+}
+
+TEST_F(ScheduleChannelTest, D249_FiringOfAnotherGateway_IsNotLogged) {
+    add(schedule("tea", "tea"));
+    store->is_late = true;
+    run(two_minutes_and_a_half);
+    EXPECT_EQ(firings->count, 0);
 }
 
 TEST_F(ScheduleChannelTest, B11_B24_TextOfSchedule_IsNeitherCommandNorAnswer) {

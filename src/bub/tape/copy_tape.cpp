@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <bub/tape/entry/entry_fields.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub {
@@ -91,18 +92,39 @@ Task<std::size_t> copy_media(StorePtr from, StorePtr to, std::vector<TapeEntry> 
     co_return copied;
 }
 
-Task<void> copy_state(StorePtr to, std::string tape, JsonObject state, JsonObject expected) {
-    std::function<Json(JsonObject&)> edit = [tape, state = std::move(state),
-                                             expected = std::move(expected)](JsonObject& now) {
+/// Returns the edit that replaces the side state, if no other process has changed it.
+std::function<void(JsonObject&)> replacement(std::string tape, JsonObject state,
+                                             JsonObject expected) {
+    return [tape = std::move(tape), state = std::move(state),
+            expected = std::move(expected)](JsonObject& now) {
         if (now != expected) {
             throw cubepi::StaleAppendError(
                 cubepi::ErrorCode::stale_append,
                 "another process has changed tape '" + tape + "' meanwhile; copy it again", tape);
         }
         now = state;
+    };
+}
+
+Task<void> copy_state(StorePtr to, std::string tape, std::function<void(JsonObject&)> replace) {
+    std::function<Json(JsonObject&)> edit = [replace = std::move(replace)](JsonObject& now) {
+        replace(now);
         return Json();
     };
     co_await to->edit_state(std::move(tape), std::move(edit));
+}
+
+/// Appends the entries and replaces the side state in one write, if the store can. Otherwise the state is first: the copy of a beginning of
+/// the tape can be continued, whatever its state is.
+Task<void> append_with_state(StorePtr to, std::string tape, std::vector<TapeEntry> entries,
+                             TapeAppend options, std::function<void(JsonObject&)> replace) {
+    if (auto* const both = dynamic_cast<AppendsWithState*>(to.get())) {
+        co_await both->append_and_edit(std::move(tape), std::move(entries), std::move(options),
+                                       std::move(replace));
+        co_return;
+    }
+    co_await copy_state(to, tape, std::move(replace));
+    co_await to->append(std::move(tape), std::move(entries), std::move(options));
 }
 
 }  // namespace
@@ -120,8 +142,11 @@ Task<CopiedTape> copy_tape(StorePtr from, StorePtr to, std::string tape, bool re
     JsonObject state_there = co_await to->read_state(tape);
     const std::vector<TapeEntry> target = co_await to->fetch(tape, TapeQuery());
     const bool is_new = target.empty() && state_there.empty();
+    // Copies of earlier versions had a moment without a side state. One that was interrupted then is completed; if it is the source, the
+    // tape is the target's.
+    const bool is_unfinished = state.empty() || state_there.empty();
     const std::string why =
-        is_new ? std::string() : difference(source, target, state == state_there);
+        is_new ? std::string() : difference(source, target, is_unfinished || state == state_there);
     if (!why.empty() && !replace) throw_different(tape, to->location(), why);
     CopiedTape copied;
     copied.media = co_await copy_media(from, to, source);
@@ -129,17 +154,24 @@ Task<CopiedTape> copy_tape(StorePtr from, StorePtr to, std::string tape, bool re
     std::vector<TapeEntry> added(source.begin() + static_cast<std::ptrdiff_t>(shared),
                                  source.end());
     copied.entries = added.size();
-    copied.state = state != state_there;
+    copied.state = state != state_there && (!state.empty() || replace);
+    std::function<void(JsonObject&)> edit;
+    if (copied.state) edit = replacement(tape, std::move(state), std::move(state_there));
     if (copied.entries > 0 || !why.empty()) {
         const TapePosition before = co_await to->position(tape);
         const bool changed = before.last_id != (target.empty() ? 0 : target.back().id);
         if (changed) throw_different(tape, to->location(), "another process has just changed");
         TapeAppend options =
             TapeAppend().keep_ids().reset(!why.empty()).expected_position(before.messages);
-        co_await to->append(tape, std::move(added), std::move(options));
+        if (edit) {
+            co_await append_with_state(to, std::move(tape), std::move(added), std::move(options),
+                                       std::move(edit));
+        } else {
+            co_await to->append(std::move(tape), std::move(added), std::move(options));
+        }
+    } else if (edit) {
+        co_await copy_state(to, std::move(tape), std::move(edit));
     }
-    if (copied.state)
-        co_await copy_state(to, std::move(tape), std::move(state), std::move(state_there));
     co_return copied;
 }
 

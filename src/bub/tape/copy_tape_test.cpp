@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <bub/tape/tape_test_support.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -10,6 +17,48 @@ namespace bub {
 namespace {
 
 constexpr const char* tape = "w__s";
+
+/// Its process ends before one of its writes.
+class InterruptedStore : public FileTapeStore {
+public:
+    InterruptedStore(const FileTapeOptions& options, int writes)
+        : FileTapeStore(options), writes_(writes) {}
+
+    Task<TapePosition> append(std::string name, std::vector<TapeEntry> entries,
+                              TapeAppend options) override {
+        use();
+        return FileTapeStore::append(std::move(name), std::move(entries), std::move(options));
+    }
+    Task<Json> edit_state(std::string name, std::function<Json(JsonObject& state)> edit) override {
+        use();
+        return FileTapeStore::edit_state(std::move(name), std::move(edit));
+    }
+
+private:
+    void use() {
+        if (writes_-- == 0) throw std::runtime_error("killed");
+    }
+
+    int writes_;
+};
+
+/// Writes the entries and the state only together.
+class JoiningStore final : public InterruptedStore, public AppendsWithState {
+public:
+    explicit JoiningStore(const FileTapeOptions& options) : InterruptedStore(options, 0) {}
+
+    Task<TapePosition> append_and_edit(std::string name, std::vector<TapeEntry> entries,
+                                       TapeAppend options,
+                                       std::function<void(JsonObject& state)> edit) override {
+        std::function<Json(JsonObject&)> both = [edit](JsonObject& state) {
+            edit(state);
+            return Json();
+        };
+        (void)co_await FileTapeStore::edit_state(name, std::move(both));
+        co_return co_await FileTapeStore::append(std::move(name), std::move(entries),
+                                                 std::move(options));
+    }
+};
 
 class CopyTape : public ::testing::Test {
 protected:
@@ -73,8 +122,41 @@ TEST_F(CopyTape, RepeatedCopy_AddsWhatIsNew) {
     EXPECT_EQ(run(to->read_state(tape)), run(from->read_state(tape)));
 }
 
+TEST_F(CopyTape, InterruptedCopy_IsCompleted) {
+    add(from, "a");
+    set_state(from, "value");
+    for (int writes = 0; writes < 2; ++writes) {
+        const TestDirectory third;
+        const Store killed = std::make_shared<InterruptedStore>(third.options(), writes);
+        EXPECT_THROW((void)run(copy_tape(from, killed, tape)), std::runtime_error);
+        const Store next = std::make_shared<FileTapeStore>(third.options());
+        (void)run(copy_tape(from, next, tape));
+        EXPECT_EQ(lines(next), lines(from));
+        EXPECT_EQ(run(next->read_state(tape)), run(from->read_state(tape)));
+    }
+    const Store joining = std::make_shared<JoiningStore>(second.options());
+    (void)run(copy_tape(from, joining, tape));
+    EXPECT_EQ(lines(to), lines(from));
+    EXPECT_EQ(run(to->read_state(tape)), run(from->read_state(tape)));
+}
+
+/// As an earlier version left it, which stored the state last.
+TEST_F(CopyTape, CopyWithoutState_IsCompletedAndReplacesNone) {
+    add(from, "a");
+    (void)run(copy_tape(from, to, tape));
+    set_state(from, "value");
+    const JsonObject state = run(from->read_state(tape));
+    EXPECT_FALSE(run(copy_tape(to, from, tape)).state);
+    EXPECT_EQ(run(from->read_state(tape)), state);
+    EXPECT_TRUE(run(copy_tape(from, to, tape)).state);
+    EXPECT_EQ(run(to->read_state(tape)), state);
+    set_state(to, "another");
+    EXPECT_NE(refusal().find("another side state"), std::string::npos) << refusal();
+}
+
 TEST_F(CopyTape, LongerOrDifferentTape_IsRefused) {
     add(from, "a");
+    set_state(from, "value");
     (void)run(copy_tape(from, to, tape));
     add(to, "b");
     EXPECT_NE(refusal().find("is longer (2 entries, not 1)"), std::string::npos) << refusal();

@@ -57,18 +57,34 @@ std::string DividedTapeStore::location() const {
 Task<std::vector<ListedTape>> DividedTapeStore::newest_tapes_after(std::optional<ListedTape> last,
                                                                    std::size_t limit,
                                                                    std::string prefix) {
+    Task<Readable<std::vector<ListedTape>>> reading =
+        readable_tapes_after(std::move(last), limit, std::move(prefix));
+    Readable<std::vector<ListedTape>> read = co_await std::move(reading);
+    if (read.failure) std::rethrow_exception(read.failure);
+    co_return std::move(read.list);
+}
+
+Task<Readable<std::vector<ListedTape>>> DividedTapeStore::readable_tapes_after(
+    std::optional<ListedTape> last, std::size_t limit, std::string prefix) {
     std::vector<Task<std::vector<ListedTape>>> reading;
     for (const auto& store : stores_)
         reading.push_back(store->newest_tapes_after(last, limit, prefix));
-    std::vector<std::vector<ListedTape>> lists = co_await cubepi::when_all(std::move(reading));
-    std::vector<ListedTape> all;
+    std::vector<Outcome<std::vector<ListedTape>>> lists =
+        co_await cubepi::collect_all(std::move(reading));
+    Readable<std::vector<ListedTape>> all;
     for (std::size_t at = 0; at < lists.size(); ++at) {
-        for (ListedTape& tape : lists[at]) {
+        if (!lists[at]) {
+            all.failure = lists[at].failure();
+            all.unread.push_back(map_.name(at));
+            continue;
+        }
+        for (ListedTape& tape : lists[at].value()) {
             note(tape.name, at);
-            all.push_back(std::move(tape));
+            all.list.push_back(std::move(tape));
         }
     }
-    keep_newest(all, limit);
+    if (all.unread.size() == lists.size()) std::rethrow_exception(all.failure);
+    keep_newest(all.list, limit);
     co_return all;
 }
 
@@ -89,6 +105,12 @@ Task<std::vector<std::string>> DividedTapeStore::all_tapes() {
 }
 
 Task<cubepi::QuestionPage> DividedTapeStore::list_requests(cubepi::QuestionQuery query) {
+    Readable<cubepi::QuestionPage> read = co_await readable_requests(std::move(query));
+    co_return std::move(read.list);
+}
+
+Task<Readable<cubepi::QuestionPage>> DividedTapeStore::readable_requests(
+    cubepi::QuestionQuery query) {
     InboxBuilder inbox(query);
     // One more than the page has, so that it is known whether another one follows.
     const std::size_t limit =
@@ -101,21 +123,21 @@ Task<cubepi::QuestionPage> DividedTapeStore::list_requests(cubepi::QuestionQuery
     }
     std::vector<Outcome<cubepi::QuestionPage>> pages =
         co_await cubepi::collect_all(std::move(reading));
-    std::exception_ptr failure;
-    bool was_read = false;
+    Readable<cubepi::QuestionPage> all;
     for (std::size_t at = 0; at < pages.size(); ++at) {
         if (!pages[at]) {
-            failure = pages[at].failure();
+            all.failure = pages[at].failure();
+            all.unread.push_back(map_.name(at));
             continue;
         }
-        was_read = true;
         for (cubepi::QuestionEntry& entry : pages[at].value().entries) {
             note(entry.thread_id, at);
             inbox.add(std::move(entry));
         }
     }
-    if (!was_read) std::rethrow_exception(failure);
-    co_return inbox.page();
+    if (all.unread.size() == pages.size()) std::rethrow_exception(all.failure);
+    all.list = inbox.page();
+    co_return all;
 }
 
 Task<std::shared_ptr<const void>> DividedTapeStore::hold(std::string name) {
@@ -139,6 +161,29 @@ Task<std::optional<std::string>> DividedTapeStore::get_media(std::string sha256)
     // Those that cannot be read may have them.
     if (failure) std::rethrow_exception(failure);
     co_return std::nullopt;
+}
+
+Task<Readable<std::vector<ListedTape>>> readable_tapes(std::shared_ptr<SessionTapeStore> store,
+                                                       std::optional<ListedTape> last,
+                                                       std::size_t limit) {
+    Readable<std::vector<ListedTape>> read;
+    if (auto* const divided = dynamic_cast<DividedTapeStore*>(store.get())) {
+        read = co_await divided->readable_tapes_after(std::move(last), limit, std::string());
+    } else {
+        read.list = co_await store->newest_tapes_after(std::move(last), limit);
+    }
+    co_return read;
+}
+
+Task<Readable<cubepi::QuestionPage>> readable_requests(std::shared_ptr<TapeStore> store,
+                                                       cubepi::QuestionQuery query) {
+    Readable<cubepi::QuestionPage> read;
+    if (auto* const divided = dynamic_cast<DividedTapeStore*>(store.get())) {
+        read = co_await divided->readable_requests(std::move(query));
+    } else {
+        read.list = co_await store->list_requests(std::move(query));
+    }
+    co_return read;
 }
 
 }  // namespace bub

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,11 +17,20 @@
 
 namespace bub {
 
+/// A list of what the databases have that can be read.
+template <class List>
+struct Readable {
+    List list = {};
+    std::vector<std::string> unread = {};  ///< the names of the other databases
+    std::exception_ptr failure = {};       ///< of one of these
+};
+
 /// Tapes that are divided among several stores, usually databases (D258). A tape is found by its name (DatabaseMap::of_tape()). The tapes
 /// of sub-agents are those of their session's database instead, so a caller that knows the session uses of_session().
 ///
 /// A tape that a list has found elsewhere, such as that of a sub-agent, is known from then on. Lists of names and of sessions fail if one of
-/// the stores does; list_requests() lists the questions of the others, so that they expire in time. Media that are stored through this
+/// the stores does, except readable_tapes_after(); list_requests() lists the questions of the others, so that they expire in time, and
+/// readable_requests() also names the databases that it could not read. Media that are stored through this
 /// object are placed by their hash, and found wherever they are.
 class DividedTapeStore final : public SessionTapeStore {
 public:
@@ -41,6 +51,12 @@ public:
     Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
                                                      std::size_t limit,
                                                      std::string prefix) override;
+    /// Does the same as newest_tapes_after(). Throws only if no database can be read.
+    Task<Readable<std::vector<ListedTape>>> readable_tapes_after(std::optional<ListedTape> last,
+                                                                 std::size_t limit,
+                                                                 std::string prefix);
+    /// Does the same as list_requests().
+    Task<Readable<cubepi::QuestionPage>> readable_requests(cubepi::QuestionQuery query);
     Task<std::shared_ptr<const void>> hold(std::string name) override;
     Task<std::vector<std::string>> all_tapes() override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
@@ -120,5 +136,13 @@ private:
     std::map<std::string, std::size_t>
         elsewhere_;  ///< tapes that are not where their names place them
 };
+
+/// Returns the tapes of any store as DividedTapeStore::readable_tapes_after() does; one that is not divided is read, or fails.
+Task<Readable<std::vector<ListedTape>>> readable_tapes(std::shared_ptr<SessionTapeStore> store,
+                                                       std::optional<ListedTape> last,
+                                                       std::size_t limit);
+/// The same for DividedTapeStore::readable_requests().
+Task<Readable<cubepi::QuestionPage>> readable_requests(std::shared_ptr<TapeStore> store,
+                                                       cubepi::QuestionQuery query);
 
 }  // namespace bub

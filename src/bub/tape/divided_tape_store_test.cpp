@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <bub/tape/file_tape_store.hpp>
@@ -15,13 +17,42 @@
 namespace bub {
 namespace {
 
+/// A database that is down, on request.
+class FailingStore final : public FileTapeStore {
+public:
+    FailingStore(const FileTapeOptions& options, const bool& fails)
+        : FileTapeStore(options), fails_(fails) {}
+
+    Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
+                                                     std::size_t limit,
+                                                     std::string prefix) override {
+        check();
+        co_return co_await FileTapeStore::newest_tapes_after(std::move(last), limit,
+                                                             std::move(prefix));
+    }
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override {
+        check();
+        co_return co_await FileTapeStore::list_requests(std::move(query));
+    }
+
+private:
+    void check() const {
+        if (fails_) throw cubepi::CheckpointerError(cubepi::ErrorCode::connect, "it is down");
+    }
+
+    const bool& fails_;
+};
+
 /// Three directories of tapes in place of databases.
 class Divided {
 public:
+    bool fails[3] = {};
+
     std::shared_ptr<DividedTapeStore> open() const {
         std::vector<std::shared_ptr<SessionTapeStore>> stores;
         for (const TestDirectory& directory : directories_)
-            stores.push_back(std::make_shared<FileTapeStore>(directory.options()));
+            stores.push_back(
+                std::make_shared<FailingStore>(directory.options(), fails[stores.size()]));
         DatabaseMap map({{"a", "0000-5554"}, {"b", "5555-aaa9"}, {"c", "aaaa-ffff"}});
         return std::make_shared<DividedTapeStore>(std::move(map), std::move(stores));
     }
@@ -86,6 +117,25 @@ TEST(DividedTapes, D258_TapeOfSubagent_IsFoundByLists) {
     EXPECT_EQ(run(store->position(tape)).last_id, 0);
     EXPECT_EQ(run(store->all_tapes()), std::vector<std::string>(1, tape));
     EXPECT_EQ(run(store->position(tape)).last_id, 1);
+}
+
+TEST(DividedTapes, D258_ListsDuringOutage_NameTheDatabase) {
+    Divided divided;
+    const auto store = divided.open();
+    for (int i = 0; i < 30; ++i) append_to(*store, tape_of("http:" + std::to_string(i)));
+    const std::size_t here = run(store->at(0)->newest_tapes()).size();
+    divided.fails[1] = true;
+    divided.fails[2] = true;
+    const auto tapes = run(readable_tapes(store, std::nullopt, 100));
+    EXPECT_EQ(tapes.list.size(), here);
+    EXPECT_EQ(tapes.unread, (std::vector<std::string>{"b", "c"}));
+    EXPECT_EQ(run(readable_requests(store, cubepi::QuestionQuery())).unread, tapes.unread);
+    // Without their names a list is all of them, or fails; questions expire in time.
+    EXPECT_THROW((void)run(store->newest_tapes()), cubepi::Error);
+    EXPECT_TRUE(run(store->list_requests(cubepi::QuestionQuery())).entries.empty());
+    divided.fails[0] = true;
+    EXPECT_THROW((void)run(readable_tapes(store, std::nullopt, 100)), cubepi::Error);
+    EXPECT_THROW((void)run(readable_requests(store, cubepi::QuestionQuery())), cubepi::Error);
 }
 
 TEST(DividedTapes, D258_Media_AreFoundWhereverTheyAre) {

@@ -16,7 +16,7 @@ public:
     /// Called on the thread for each notification, also for those of this object; must not throw.
     using Receive = std::function<void(const std::string& payload)>;
 
-    /// Connects in the background, and again after a failure. `channel` and payloads: letters, digits and '_'. Throws
+    /// Connects in the background, and again after a failure, which is logged once until it works again. `channel` and payloads: letters, digits and '_'. Throws
     /// CheckpointerError(invalid_argument) for an invalid connection string.
     PostgresNotifications(PostgresOptions options, std::string channel, Receive receive);
     ~PostgresNotifications();

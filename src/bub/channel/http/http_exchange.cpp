@@ -136,15 +136,18 @@ void check_session(std::string_view session) {
 namespace {
 
 constexpr std::string_view user_prefix = "user-";
+/// Of the ids of firings (firing_id()): a client must not send the message of one.
+constexpr std::string_view schedule_prefix = "schedule-";
 constexpr std::size_t digest_size = 64;
 
 /// Sets the id of the message, which is new for a client that names no key.
 void set_id(HttpMessage& message, const cubepi::HttpServerRequest& request) {
     const std::string_view given = request.parameter("id");
     const std::string_view key = given.empty() ? request.headers.get("idempotency-key") : given;
-    message.id = key.empty() ? new_name() : std::string(key);
+    const bool is_given = !given.empty() || request.headers.find("idempotency-key") != nullptr;
+    message.id = is_given ? std::string(key) : new_name();
     check_id("message (Idempotency-Key)", message.id);
-    if (key.empty() || !given.empty()) return;
+    if (!is_given || !given.empty()) return;
     message.id = message_id(message.user, key);
     if (message.id != key) message.earlier_id = key;
 }
@@ -176,7 +179,8 @@ std::string message_id(std::string_view user, std::string_view key) {
     const std::string_view digest = key.substr(std::min(user_prefix.size(), key.size()));
     const bool is_user_id = key.starts_with(user_prefix) && digest.size() == digest_size &&
                             digest.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-    if (user.empty() && !is_user_id && !is_derived_id(key)) return std::string(key);
+    const bool is_reserved = is_user_id || is_derived_id(key) || key.starts_with(schedule_prefix);
+    if (user.empty() && !is_reserved) return std::string(key);
     std::string name;
     for (const std::string_view part : {user, key})
         name += std::to_string(part.size()) + ":" + std::string(part);
@@ -512,6 +516,16 @@ void HttpExchanges::wake_all() {
 }  // namespace bub::detail
 
 namespace bub {
+
+void check_http_chat(std::string_view chat) {
+    try {
+        detail::check_session(chat);
+    } catch (const cubepi::Error& error) {
+        throw cubepi::Error(
+            cubepi::ErrorCode::invalid_argument,
+            std::string("the chat is a session of the channel http: ") + error.what());
+    }
+}
 
 std::vector<MediaItem> message_files(const JsonObject& message) {
     std::vector<MediaItem> files;

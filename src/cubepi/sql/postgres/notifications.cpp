@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cubepi/core/log.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/sql/postgres/driver.hpp>
 #include <cubepi/sql/postgres_notifications.hpp>
@@ -39,16 +42,30 @@ struct Close {
 };
 using Connection = std::unique_ptr<PGconn, Close>;
 
-bool has_failed(const PGresult* result) {
+bool is_failure(const PGresult* result) {
     const ExecStatusType status = PQresultStatus(result);
     return status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK;
+}
+
+/// Returns the connection string. Throws CheckpointerError if it is invalid: the thread uses it.
+std::string checked(std::string connection) {
+    (void)detail::PgParameters(connection);
+    return connection;
+}
+
+/// Returns the first line.
+std::string line_of(const char* text) {
+    const std::string_view all = text ? text : "";
+    return std::string(all.substr(0, all.find('\n')));
 }
 
 }  // namespace
 
 struct PostgresNotifications::State {
-    State(std::string given_connection, std::string given_channel, Receive given_receive)
+    State(std::string given_connection, Logger given_log, std::string given_channel,
+          Receive given_receive)
         : connection(std::move(given_connection)),
+          log(std::move(given_log)),
           channel(std::move(given_channel)),
           receive(std::move(given_receive)),
           woken(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -66,18 +83,24 @@ struct PostgresNotifications::State {
     void run();
     /// Waits for the socket or for wake(). Returns true if the socket is ready.
     bool wait(int socket, short events, int limit_ms) const;
-    Connection connect() const;
-    void serve(PGconn* database);
+    /// Returns null, and the reason, if it does not succeed.
+    Connection connect(std::string& reason) const;
+    /// Returns the reason for which the database does not notify; empty: the connection was lost, or this object ends.
+    std::string serve(PGconn* database);
     bool send(PGconn* database, const std::string& payloads) const;
+    /// Reports the first failure, and the first success after it. An empty reason is a success.
+    void note(const std::string& reason);
 
     const std::string connection;
+    const Logger log;
     const std::string channel;
     const Receive receive;
     const detail::UniqueFd woken;
     std::atomic<bool> stopping = false;
     std::mutex mutex;
     std::set<std::string> pending;
-    std::thread thread;  // last: it uses the others
+    bool has_failed = false;  ///< of the thread
+    std::thread thread;       // last: it uses the others
 };
 
 bool PostgresNotifications::State::wait(int socket, short events, int limit_ms) const {
@@ -88,7 +111,7 @@ bool PostgresNotifications::State::wait(int socket, short events, int limit_ms) 
     return found > 0 && all[1].revents != 0;
 }
 
-Connection PostgresNotifications::State::connect() const {
+Connection PostgresNotifications::State::connect(std::string& reason) const {
     std::vector<const char*> keys;
     std::vector<const char*> values;
     const auto add = [&](const char* key, const char* value) {
@@ -104,10 +127,13 @@ Connection PostgresNotifications::State::connect() const {
     const auto deadline = std::chrono::steady_clock::now() + connect_limit;
     Connection made(PQconnectStartParams(keys.data(), values.data(), 1));
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
+    if (!made) reason = "out of memory";
     while (made && state != PGRES_POLLING_OK) {
         const short events = state == PGRES_POLLING_WRITING ? POLLOUT : POLLIN;
         const bool is_late = std::chrono::steady_clock::now() >= deadline;
         if (stopping || is_late || state == PGRES_POLLING_FAILED || PQsocket(made.get()) < 0) {
+            reason = line_of(PQerrorMessage(made.get()));
+            if (reason.empty()) reason = "the server does not answer";
             made.reset();
         } else if (wait(PQsocket(made.get()), events, retry_ms)) {
             // It waits without a limit for a socket that is not ready.
@@ -127,17 +153,20 @@ bool PostgresNotifications::State::send(PGconn* database, const std::string& pay
                nullptr, values.data(), nullptr, nullptr, 0) == 1;
 }
 
-void PostgresNotifications::State::serve(PGconn* database) {
+std::string PostgresNotifications::State::serve(PGconn* database) {
     bool is_busy = send(database, "");
     for (bool works = is_busy; works;) {
         (void)wait(PQsocket(database), POLLIN, -1);
-        if (stopping) return;
+        if (stopping) break;
         works = PQconsumeInput(database) == 1;
         while (is_busy && PQisBusy(database) == 0) {
             PGresult* const result = PQgetResult(database);
             is_busy = result != nullptr;
-            if (result && has_failed(result)) works = false;
+            std::string reason;
+            if (result && is_failure(result)) reason = line_of(PQresultErrorMessage(result));
             PQclear(result);
+            if (!reason.empty()) return reason;
+            if (!is_busy && works) note(reason);
         }
         for (PGnotify* note = PQnotifies(database); note; note = PQnotifies(database)) {
             receive(note->extra);
@@ -155,22 +184,39 @@ void PostgresNotifications::State::serve(PGconn* database) {
         is_busy = send(database, list);
         works = works && is_busy;
     }
+    return {};
+}
+
+void PostgresNotifications::State::note(const std::string& reason) {
+    if (has_failed == !reason.empty()) return;
+    has_failed = !reason.empty();
+    if (!has_failed) {
+        log.write(LogLevel::info, "store.notifications_recovered", {{"store", "postgres"}});
+        return;
+    }
+    const std::string text = detail::PgParameters(connection).without_secrets(reason);
+    log.write(LogLevel::warning, "store.notifications_failed",
+              {{"store", "postgres"}, {"reason", text}});
 }
 
 void PostgresNotifications::State::run() {
     while (!stopping) {
-        const Connection database = connect();
-        if (database) serve(database.get());
-        if (!stopping) (void)wait(-1, 0, retry_ms);
+        std::string reason;
+        const Connection database = connect(reason);
+        if (database) reason = serve(database.get());
+        if (stopping) return;
+        // A connection that was lost is not a failure yet: the next one may succeed.
+        if (!reason.empty()) note(reason);
+        (void)wait(-1, 0, retry_ms);
     }
 }
 
 PostgresNotifications::PostgresNotifications(PostgresOptions options, std::string channel,
                                              Receive receive)
-    : state_(std::make_unique<State>(std::move(options.connection), std::move(channel),
-                                     std::move(receive))) {
-    (void)detail::PgParameters(state_->connection);
-}
+    : state_(
+          std::make_unique<State>(checked(std::move(options.connection)),
+                                  options.runtime ? options.runtime->log : Runtime::standard()->log,
+                                  std::move(channel), std::move(receive))) {}
 
 PostgresNotifications::~PostgresNotifications() = default;
 
