@@ -232,6 +232,7 @@ Task<int> chat_by_lines(CommandLine line) {
     Task<SessionPlan> planning = plan_session(line.conversation, std::move(session));
     SessionPlan plan = co_await until_signal(std::move(planning));
     plan.shell.background_note = background_note;
+    plan.in_chat = terminal;
     Conversation::Parts parts;
     parts.plugins = line.plugins;
     Conversation conversation(std::move(plan), renderer, std::move(parts));
@@ -370,6 +371,7 @@ Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console,
     SessionEnd end;
     if (!plan) co_return end;
     plan->shell.background_note = background_note;
+    plan->in_chat = true;
     LiveChat chat(std::move(*plan), line.plugins, console, renderer);
     co_await chat.run(prompt_of(line.words), std::move(pictures));
     end.next = chat.next_session();

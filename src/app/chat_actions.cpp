@@ -203,16 +203,14 @@ Task<MessageList> ChatActions::conversation() const {
 }
 
 void ChatActions::begin_session() {
-    const std::string before = pipeline_.plan().name;
+    const std::string before =
+        pipeline_.plan().name.empty() ? std::string() : resume_command(pipeline_.plan());
     const Pipeline::Ended ended = pipeline_.move_to(next_session(pipeline_.plan()));
     renderer_.begin_session(pipeline_.plan().name);
     const bool saved = static_cast<bool>(pipeline_.plan().create);
     std::string text = saved ? "New session; its first prompt names it.\n"
                              : "New session; the previous one was not saved.\n";
-    if (!before.empty()) {
-        text += "Resume the previous one: cubepi chat --session " + shell_word(before) +
-                pipeline_.plan().directory_flag + "\n";
-    }
+    if (!before.empty()) text += "Resume the previous one: " + before + "\n";
     const auto add_line = [&text](std::size_t count, std::string_view what) {
         if (count > 0)
             text += "Ended " + count_of(static_cast<std::int64_t>(count), what) +
@@ -352,7 +350,9 @@ void ChatActions::show_permissions() {
     if (approval->mode() != ApprovalMode::ask) text = "Mode " + mode_text(approval->mode()) + ".\n";
     const std::vector<Permission> list = current_permissions();
     text += permissions_text(list);
-    text += list.empty() ? no_permission : "To withdraw one: /permissions remove NUMBER\n";
+    const std::string_view none =
+        approval->mode() == ApprovalMode::ask ? no_permission : "There are no rules.\n";
+    text += list.empty() ? none : "To withdraw one: /permissions remove NUMBER\n";
     renderer_.print(text);
 }
 
@@ -509,10 +509,13 @@ Task<> ChatActions::rename(std::string title) {
 
 Task<> ChatActions::show_context() {
     const SessionPlan& plan = pipeline_.plan();
-    const std::optional<ModelRequest> request = co_await request_for(pipeline_, "next");
-    if (!request)
+    const NextRequest next = co_await request_for(pipeline_, "next");
+    if (!next.request) {
+        const bool waits = next.failure.exit_code == exit_waiting;
         co_return renderer_.problem(
-            "the next request is not known: the session waits for an answer");
+            "the next request is not known: " +
+            (waits ? "the session waits for an answer" : next.failure.text));
+    }
     const SessionUsage usage =
         co_await read_usage(plan.tapes, tape_of(plan), pipeline_.model().model.spec());
     const std::filesystem::path directory = std::filesystem::current_path();
@@ -520,7 +523,7 @@ Task<> ChatActions::show_context() {
     files.instructions = bub::read_instructions(directory, bub::InstructionScope::user).text;
     const bub::FoundSkills skills = bub::find_skills(bub::skill_directories(directory, true, {}));
     files.skills = bub::skills_block(skills.skills, {});
-    const RequestParts parts = parts_of(*request, 1, files, usage.context);
+    const RequestParts parts = parts_of(*next.request, 1, files, usage.context);
     const std::int64_t window = shown_spec(pipeline_.model())->context_window.value_or(0);
     renderer_.print(context_text(parts, window, usage.context > 0));
 }

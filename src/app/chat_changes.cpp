@@ -608,6 +608,7 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
                                std::function<bool()> is_idle) {
     const SessionPlan& plan = pipeline_.plan();
     const std::string before = plan.name;
+    const std::string to_resume = resume_command(plan);
     const bool temporary = plan.name.empty() && !plan.create;
     SessionLocation place = next_session(plan);
     place.continues_changes = temporary || !after_run.empty();
@@ -651,10 +652,7 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
     renderer_.begin_session(new_name);
     std::string text = new_name.empty() ? "New session without the earlier conversation.\n"
                                         : "Continuing in session " + visible(new_name) + ".\n";
-    if (!before.empty()) {
-        text += "The whole conversation stays: cubepi chat --session " + shell_word(before) +
-                plan.directory_flag + "\n";
-    }
+    if (!before.empty()) text += "The whole conversation stays: " + to_resume + "\n";
     if (ended.commands > 0)
         text += "Ended " + count_of(ended.commands, "background command") + ".\n";
     if (ended.agents > 0) text += "Ended " + count_of(ended.agents, "background sub-agent") + ".\n";

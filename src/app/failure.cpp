@@ -28,11 +28,19 @@ namespace {
 
 constexpr std::size_t longest_message = 2048;
 
+std::string name_another_model(const FailureContext& context) {
+    return context.in_chat ? "choose another model with /model" : "name another model with --model";
+}
+
+std::string start_new_session(const FailureContext& context) {
+    return context.in_chat ? "/new" : "cubepi chat --session NAME";
+}
+
 /// Returns the advice about a limit of a run; empty: none.
-std::string_view advice_about(std::string_view limit) {
+std::string advice_about(std::string_view limit, const FailureContext& context) {
     if (limit == "max_turns") return "Raise the limit: --max-turns NUMBER";
     if (limit == "max_spend")
-        return "Raise or omit the limit (--max-cost USD), or name another model (--model)";
+        return "Raise or omit the limit (--max-cost USD), or " + name_another_model(context);
     return {};
 }
 
@@ -136,20 +144,22 @@ Explanation explain_provider(const ErrorInfo& info, const FailureContext& contex
             return {"authentication failed at " + to + status + ".", key_advice(context)};
         case ErrorCode::model_not_found:
             return {"model not found: " + to + status + ".",
-                    "Name another with --model; 'cubepi models' lists those of the server."};
+                    context.in_chat
+                        ? "Choose another: /model lists those of the server."
+                        : "Name another with --model; 'cubepi models' lists those of the server."};
         case ErrorCode::rate_limited:
             return {"rate limited by " + to + status + ".", rate_advice(info)};
         case ErrorCode::context_length:
             return {"the conversation exceeds the context window of " + to + status + ".",
-                    "Start a new one: cubepi chat --session NAME, or use a model with a larger "
-                    "context window."};
+                    "Start a new one: " + start_new_session(context) +
+                        ", or use a model with a larger context window."};
         case ErrorCode::content_filtered:
             return {to + " refused the content" + status + ".",
-                    "Rephrase the prompt, or name another model with --model."};
+                    "Rephrase the prompt, or " + name_another_model(context) + "."};
         case ErrorCode::unavailable:
             return {to + " is unavailable" + status + ".",
-                    "The failure is on the server's side: retry in a moment, or name another model "
-                    "with --model."};
+                    "The failure is on the server's side: retry in a moment, or " +
+                        name_another_model(context) + "."};
         case ErrorCode::connect:
             return {"cannot reach " + to + ".", "Is the server running? Check: cubepi doctor"};
         case ErrorCode::dns: return {"cannot reach " + to + ".", address_advice(context)};
@@ -166,8 +176,8 @@ Explanation explain_provider(const ErrorInfo& info, const FailureContext& contex
     }
     if (info.status_code == 403)
         return {to + " denied access" + status + ".",
-                "Check what the account and its key may use, or name another model with --model; "
-                "then: cubepi doctor"};
+                "Check what the account and its key may use, or " + name_another_model(context) +
+                    "; then: cubepi doctor"};
     // A server at the right address knows the path, even if it does not know the model.
     if (info.status_code == 404)
         return {to + " failed" + status + ".",
@@ -260,7 +270,8 @@ Failure explain_claimed(const Error& error, const FailureContext& context) {
     return make_failure(
         exit_storage,
         session + " is in use: " + claimed->owner() + " is in the middle of an answer.",
-        "Wait until it ends and retry, or use another session: --session NAME");
+        "Wait until it ends and retry, or use another session: " +
+            std::string(context.in_chat ? "/new" : "--session NAME"));
 }
 
 Failure explain_waiting(const FailureContext& context) {
@@ -271,12 +282,12 @@ Failure explain_waiting(const FailureContext& context) {
                         "To see the question and answer it: cubepi inbox");
 }
 
-Failure explain_limit(const Error& error) {
+Failure explain_limit(const Error& error, const FailureContext& context) {
     const auto* reached = dynamic_cast<const LimitReachedError*>(&error);
     const std::string_view limit =
         reached ? std::string_view(reached->limit()) : std::string_view();
     return make_failure(exit_limited, limit_text(error.what(), limit),
-                        std::string(advice_about(limit)));
+                        advice_about(limit, context));
 }
 
 /// The model's answers do not fit --output-schema.
@@ -330,7 +341,7 @@ Failure explain(const Error& error, const FailureContext& context) {
         return explain_schema(*answer);
     switch (error.code()) {
         case ErrorCode::cancelled: return make_failure(exit_aborted, "stopped.");
-        case ErrorCode::limit: return explain_limit(error);
+        case ErrorCode::limit: return explain_limit(error, context);
         case ErrorCode::pending_requests: return explain_waiting(context);
         case ErrorCode::storage_locked: return explain_locked(error);
         case ErrorCode::storage_corrupt: return explain_corrupt(error);
@@ -360,6 +371,7 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
     } catch (const EndpointFailed& failed) {
         FailureContext where = failure_context(failed.endpoint());
         where.session = context.session;
+        where.in_chat = context.in_chat;
         return explain(failed.cause(), where);
     } catch (const Error& error) {
         return explain(error, context);
@@ -375,29 +387,30 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
     }
 }
 
-std::string explain_event(const JsonObject& data) {
+std::string explain_event(const JsonObject& data, const FailureContext& context) {
     const Json* message = data.if_contains("message");
     std::string text =
         message && message->is_string() ? std::string(message->get_string()) : json_text(data);
     const Json* limit = data.if_contains("limit");
     if (!limit || !limit->is_string()) return text;
     text = limit_text(std::move(text), limit->get_string());
-    const std::string_view advice = advice_about(limit->get_string());
-    return advice.empty() ? text : text + "\n  " + std::string(advice);
+    const std::string advice = advice_about(limit->get_string(), context);
+    return advice.empty() ? text : text + "\n  " + advice;
 }
 
-std::optional<Failure> incomplete_answer(const AssistantMessage& answer) {
-    std::string advice = "Prompt again, or name another model with --model.";
+std::optional<Failure> incomplete_answer(const AssistantMessage& answer,
+                                         const FailureContext& context) {
+    std::string advice = "Prompt again, or " + name_another_model(context) + ".";
     switch (answer_end(answer)) {
         case AnswerEnd::complete: return std::nullopt;
         case AnswerEnd::cut_off:
             advice = "Prompt again to continue, or raise max_tokens in " + config_path().string();
             break;
         case AnswerEnd::context_window:
-            advice = "Start a new conversation: cubepi chat --session NAME";
+            advice = "Start a new conversation: " + start_new_session(context);
             break;
         case AnswerEnd::refused:
-            advice = "Rephrase the prompt, or name another model with --model.";
+            advice = "Rephrase the prompt, or " + name_another_model(context) + ".";
             break;
         case AnswerEnd::incomplete:
         case AnswerEnd::empty: break;
@@ -405,11 +418,11 @@ std::optional<Failure> incomplete_answer(const AssistantMessage& answer) {
     return make_failure(exit_incomplete, answer_end_text(answer) + ".", advice);
 }
 
-std::optional<Failure> incomplete_answer(const RunResult& result) {
+std::optional<Failure> incomplete_answer(const RunResult& result, const FailureContext& context) {
     if (!result) return std::nullopt;
     for (std::size_t i = result.new_messages.size(); i > 0; --i) {
         if (const AssistantMessage* answer = result.new_messages[i - 1].assistant())
-            return incomplete_answer(*answer);
+            return incomplete_answer(*answer, context);
     }
     return std::nullopt;
 }

@@ -44,6 +44,7 @@ struct FailureContext {
         {};  ///< source of the server's address: a flag, a variable, a file; empty: default
     std::string session = {};  ///< the name of the conversation, if it has one
     bool advise = true;        ///< false: without the next command
+    bool in_chat = false;  ///< the next command is one of a chat at a terminal, not of the shell
 };
 
 /// Returns true for errors of a connection: name, network, TLS, proxy, timeout.
@@ -56,12 +57,14 @@ Failure explain(const Error& error, const FailureContext& context = {});
 Failure explain(const std::exception_ptr& failure, const FailureContext& context = {});
 
 /// The text for the data of an `error` event of a turn: its message, and advice where the data is typed.
-std::string explain_event(const JsonObject& data);
+std::string explain_event(const JsonObject& data, const FailureContext& context = {});
 
 /// The reason why an answer that ended a completed run is incomplete: cut off, refused or filtered, or empty
 /// (exit_incomplete).
-std::optional<Failure> incomplete_answer(const AssistantMessage& answer);
+std::optional<Failure> incomplete_answer(const AssistantMessage& answer,
+                                         const FailureContext& context = {});
 /// The same for the last answer of a run.
-std::optional<Failure> incomplete_answer(const RunResult& result);
+std::optional<Failure> incomplete_answer(const RunResult& result,
+                                         const FailureContext& context = {});
 
 }  // namespace cubepi::app

@@ -202,7 +202,7 @@ TEST(LimitReached, LimitReached_NamesTheFlagOfTheProgram) {
               "the run reached its limit max_turns (3)\n  Raise the limit: --max-turns NUMBER");
     EXPECT_EQ(failure.exit_code, exit_limited);
     EXPECT_EQ(explain(LimitReachedError("max_spend", "x")).text,
-              "x\n  Raise or omit the limit (--max-cost USD), or name another model (--model)");
+              "x\n  Raise or omit the limit (--max-cost USD), or name another model with --model");
     EXPECT_EQ(
         explain_event({{"message", "max_spend is set"}, {"limit", "max_spend"}}).substr(0, 17),
         "--max-cost is set");
@@ -260,6 +260,31 @@ TEST(IncompleteAnswer, IncompleteAnswer_HasNoticeAndOwnExitStatus) {
     AssistantMessage called = answer("", stop_reason::tool_use);
     called.content.emplace_back(ToolCall{});
     EXPECT_FALSE(incomplete_answer(called)) << "a tool ended the run";
+}
+
+TEST(Failure, FailureInChat_AdvisesItsCommands) {
+    FailureContext chat;
+    chat.in_chat = true;
+    for (const auto& [code, command] : {std::pair{ErrorCode::model_not_found, "/model"},
+                                        std::pair{ErrorCode::context_length, "/new"},
+                                        std::pair{ErrorCode::content_filtered, "/model"},
+                                        std::pair{ErrorCode::unavailable, "/model"}}) {
+        ErrorInfo info;
+        info.code = code;
+        std::string text;
+        try {
+            throw_provider_error(info, "failed");
+        } catch (const Error& error) {
+            text = explain(error, chat).text;
+        }
+        EXPECT_NE(text.find(command), std::string::npos) << text;
+        EXPECT_EQ(text.find("--"), std::string::npos) << text;
+    }
+    for (const char* reason : {"content_filter", "refusal", "model_context_window_exceeded"}) {
+        const std::optional<Failure> failure = incomplete_answer(answer("", reason), chat);
+        ASSERT_TRUE(failure) << reason;
+        EXPECT_EQ(failure->text.find("--"), std::string::npos) << failure->text;
+    }
 }
 
 TEST(FirstDayErrors, WrongKey_NamesItsSource) {

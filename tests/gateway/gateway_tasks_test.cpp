@@ -70,7 +70,7 @@ TEST_F(GatewayTasks, D127_ResultWithoutTurn_IsReportedInTheSession) {
     EXPECT_NE(post(port, "/tasks").text().find("helper): running"), std::string::npos);
     model.release();
     (void)wait_for_text(port, "re: re: look");
-    EXPECT_EQ(post(port, "/tasks").text(), "There are no tasks in the background.");
+    EXPECT_EQ(post(port, "/tasks").text(), "There are no sub-agents in the background.");
     gateway.send(SIGTERM);
     EXPECT_EQ(gateway.wait(), 0) << gateway.output();
 }

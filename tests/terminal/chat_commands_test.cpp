@@ -166,6 +166,13 @@ TEST_P(ChatCommand, Permissions_ListsAndWithdrawsRules) {
     ASSERT_TRUE(chat.expect("Withdrawn, also from the configuration: fetch:")) << chat.shown();
     chat.type("/rules remove 1\r");
     ASSERT_TRUE(chat.expect("'1' is not the number of a rule")) << chat.shown();
+    chat.type("/permissions\r");
+    ASSERT_TRUE(chat.expect("No rule allows a call; tools that write")) << chat.shown();
+    chat.type("/mode all\r");
+    ASSERT_TRUE(chat.answer("Mode all: ", "/permissions\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect("There are no rules.")) << chat.shown();
+    chat.type("/mode ask\r");
+    ASSERT_TRUE(chat.expect("Mode ask: ")) << chat.shown();
     EXPECT_FALSE(has(read_file(home.config()), "example.org")) << read_file(home.config());
     chat.type("again\r");
     ASSERT_TRUE(chat.expect("[e]dit >")) << "the rule is withdrawn\n" << chat.shown();

@@ -522,6 +522,35 @@ TEST_F(ConsoleAtATerminal, ClearScreen_KeepsThePrompt) {
     EXPECT_EQ(screen_.cursor_row(), "> abc");
 }
 
+TEST_F(ConsoleAtATerminal, ClearedScreen_ShowsTheQuestionAgain) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    console_->print("the call\n");
+    console_->set_question([](app::ScreenSize) { return app::TerminalText("the call\n"); });
+    choose(yes_or_no());
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    type("\x0c");
+    ASSERT_TRUE(until([&] {
+        frame();
+        const std::size_t cleared = raw_.find("\x1b[2J");
+        return cleared != std::string::npos &&
+               raw_.find("the call", cleared) < raw_.find("[y]es", cleared);
+    })) << screen_.text();
+    EXPECT_NE(screen_.text().find("the call"), std::string::npos) << screen_.text();
+}
+
+TEST_F(ConsoleAtATerminal, QuestionWithoutText_StaysOnTheScreen) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    console_->print("run it\n");
+    choose(yes_or_no());
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    type("\x0c");
+    type("n");
+    ASSERT_TRUE(until([&] { return chosen_.has_value(); }));
+    EXPECT_EQ(raw_.find("\x1b[2J"), std::string::npos);
+}
+
 /// Words w0, w1, ... are on the screen, each once.
 void expect_words(const std::string& text, int count, const std::string& where) {
     std::string all = " " + text + " ";

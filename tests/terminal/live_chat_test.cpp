@@ -531,6 +531,31 @@ TEST(LiveChat, D7_CtrlCDuringModelSearch_LeavesTheChat) {
     EXPECT_EQ(chat.wait(), 130) << chat.shown();
 }
 
+TEST(LiveChat, TwoInterruptsAtOnce_LeaveWithResumeHint) {
+    const Home home;
+    const std::string script =
+        R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
+    Terminal chat(home, {"chat", "--session", "plan", "--script", home.script(script)});
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("xx", "\x03\x03")) << chat.screen().text();
+    EXPECT_EQ(chat.wait(), 130) << chat.shown();
+    EXPECT_NE(chat.shown().find("Resume this chat: cubepi chat --session plan"), std::string::npos)
+        << chat.shown();
+}
+
+TEST(LiveChat, PromptForSessionInUse_IsHandedBack) {
+    const Home home;
+    const std::string script =
+        R"({"tokens_per_second": 5, "answers": [")" + std::string(4000, 'x') + R"("]})";
+    Terminal first(home, {"chat", "--session", "plan", "--script", home.script(script)});
+    ASSERT_TRUE(first.answer_on_screen("talks to", "go\r")) << first.screen().text();
+    ASSERT_TRUE(first.expect_on_screen("xx")) << first.screen().text();
+    Terminal second(home, {"chat", "--session", "plan", "--offline"});
+    ASSERT_TRUE(second.answer_on_screen("talks to", "later words\r")) << second.shown();
+    ASSERT_TRUE(second.expect("or use another session: /new")) << second.shown();
+    EXPECT_TRUE(second.expect("later words")) << second.shown();
+}
+
 TEST(LiveChat, Exit_RestoresTheTerminal) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});

@@ -183,6 +183,40 @@ TEST_F(TwoServers, D185_Effort_IsPickedShownAndSent) {
     EXPECT_TRUE(own.has_seen(R"("reasoning_effort":"high")"));
 }
 
+/// At a server that only flags name, whose provider has another address, and at a configured one.
+TEST_F(TwoServers, CopiesOfChosenModel_HaveItWithoutRequests) {
+    const RecordingServer vault("vault", {"private", "other-one"});
+    const std::vector<std::string> flags{"--provider", "other",   "--base-url",
+                                         vault.url(),  "--model", "private"};
+    for (const bool has_flags : {true, false}) {
+        const RecordingServer& server = has_flags ? vault : own;
+        const std::string id = has_flags ? "other-one" : "own-two";
+        std::vector<std::string> arguments{"chat", "-s", has_flags ? "by-flags" : "plain"};
+        if (has_flags) arguments.insert(arguments.end(), flags.begin(), flags.end());
+        Terminal chat(home, arguments, 200);
+        ASSERT_TRUE(chat.answer_on_screen("talks to", "/model " + id + "\r"))
+            << chat.screen().text();
+        ASSERT_TRUE(chat.answer_on_screen("Session model set to " + id, "hello\r"))
+            << chat.screen().text();
+        ASSERT_TRUE(chat.expect("Hello from")) << chat.shown();
+        ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.screen().text();
+        const std::size_t before = server.requests().size();
+        chat.type("/context\r");
+        ASSERT_TRUE(chat.expect_on_screen("The next request has about")) << chat.screen().text();
+        EXPECT_EQ(server.requests().size(), before) << "no model is asked";
+        chat.type("/btw what\r");
+        ASSERT_TRUE(chat.answer_on_screen("(not a part of the session)", "/quit\r"))
+            << chat.screen().text();
+        EXPECT_EQ(chat.wait(), 0);
+        const std::string last = server.requests().back();
+        EXPECT_NE(last.find("\"" + id + "\""), std::string::npos) << last;
+        const bool has_hint =
+            chat.shown().find("--session by-flags --provider other --base-url " + vault.url() +
+                              " --model other-one") != std::string::npos;
+        EXPECT_EQ(has_hint, has_flags) << chat.shown();
+    }
+}
+
 TEST_F(TwoServers, MissingStoredProvider_IsAnError) {
     choose("ant/claude");
     const std::size_t before = own.requests().size();

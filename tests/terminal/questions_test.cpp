@@ -388,6 +388,27 @@ TEST_F(FetchInAChat, D52_AllowedRedirect_IsFollowedWithoutAQuestion) {
         << by_flag.err;
 }
 
+/// An answer is about the call on the screen.
+TEST(Questions, ClearedScreen_ShowsTheQuestionAgain) {
+    const Home home;
+    std::string command = "true";
+    for (int i = 10; i < 90; ++i) command += "\\ntrue w" + std::to_string(i);
+    const std::string script =
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "shell", "arguments": {"command": ")" +
+        command + R"("}}]}, "Done."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)}, 80, 24);
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "run it\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer("[w]hole", "\x0c")) << chat.shown();
+    ASSERT_TRUE(chat.expect("w10")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[w]hole", "w")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit", "\x0c")) << chat.shown();
+    // All of it was shown, and is shown again.
+    for (const char* word : {"w10", "w50", "w89"}) ASSERT_TRUE(chat.expect(word)) << chat.shown();
+    EXPECT_TRUE(chat.answer("[e]dit", "y")) << chat.shown();
+    EXPECT_TRUE(chat.expect("Done.")) << chat.shown();
+}
+
 TEST(Questions, NarrowerTerminal_ShowsTheQuestionAgain) {
     const Home home;
     std::string line;

@@ -618,6 +618,22 @@ std::string SessionModel::flags_to_continue() const {
     return app::flags_to_continue(sources_at(sources_, initial_, suspended_), suspended_);
 }
 
+std::string SessionModel::flags_to_resume() const {
+    const ModelFlags& given = sources_.flags;
+    const Endpoint& current = current_.endpoint;
+    if (here_ && current.base_url == chosen_.base_url && current.model == chosen_.model)
+        return app::flags_to_continue(sources_at(sources_, initial_, *here_), *here_);
+    std::string flags;
+    const auto add = [&flags](const char* flag, const std::string& value) {
+        if (!value.empty()) flags += " " + std::string(flag) + " " + shell_word(value);
+    };
+    add("--provider", given.provider);
+    add("--base-url", given.base_url);
+    add("--model", given.model);
+    add("--api-key-env", given.api_key_env);
+    return flags;
+}
+
 Endpoint SessionModel::endpoint_for(const std::string& id) const {
     if (current_.offline) {
         throw Error(ErrorCode::invalid_argument,

@@ -139,6 +139,9 @@ public:
     BoundModel continue_at(const JsonObject& described, const std::string& id);
     /// As the function of this name, for the last endpoint that was described here or before.
     std::string flags_to_continue() const;
+    /// Returns the flags with which a later command uses the current model in this session, each with a space before it; empty: the
+    /// configuration or the session leads there.
+    std::string flags_to_resume() const;
     /// Sets the endpoint of a run that another process has suspended.
     void set_suspended(StoredModel stored) { suspended_ = std::move(stored); }
 

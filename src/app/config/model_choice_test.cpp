@@ -582,6 +582,23 @@ TEST(SessionModel, ChosenModel_OverridesFlagsAndKeepsTheirServer) {
     EXPECT_THROW(choose_endpoint(later), NoModelError);
 }
 
+TEST(SessionModel, FlagsToResume_LeadToCurrentModel) {
+    SessionModel plain = session(two_providers(), listing(two_listed_models));
+    EXPECT_EQ(plain.flags_to_resume(), "");
+    (void)run(plain.choose("m-two", false));
+    EXPECT_EQ(plain.flags_to_resume(), "") << "the session has it";
+    ModelSources sources = two_providers();
+    sources.flags.provider = "work";
+    sources.flags.base_url = "http://private.example/v1";
+    sources.flags.model = "a model";
+    SessionModel model = session(sources, listing(two_listed_models));
+    EXPECT_EQ(model.flags_to_resume(),
+              " --provider work --base-url http://private.example/v1 --model 'a model'");
+    (void)run(model.choose("m-one", false));
+    EXPECT_EQ(model.flags_to_resume(),
+              " --provider work --base-url http://private.example/v1 --model m-one");
+}
+
 TEST(SessionModel, UnusableStoredModel_FailsOnlyTheTurn) {
     SessionModel model = session(two_providers(), listing(two_listed_models));
     const std::string id = model.select(stored("gone/claude", "gone"));

@@ -145,8 +145,7 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
     const Withdrawal withdrawal{prompter_};
     for (;;) {
         Choices choices = choices_of(view, call.decision);
-        prompter_.set_question(
-            [&](ScreenSize screen) { return view_of(call, style_, screen).opening(); });
+        prompter_.set_question([&](ScreenSize screen) { return shown_again(call, view, screen); });
         std::optional<Chosen> chosen = co_await prompter_.choose(std::move(choices));
         if (!chosen) co_return std::nullopt;
         // The mode may have changed while the question was on the screen.
@@ -193,6 +192,18 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
                                            "rows, w all of them, n refuses."));
         }
     }
+}
+
+/// Returns the text for a screen on which the question is not complete any more. Rows that have not been shown yet follow from there.
+TerminalText ApprovalDialog::shown_again(const Call& call, QuestionView& view,
+                                         ScreenSize screen) const {
+    QuestionView again = view_of(call, style_, screen);
+    if (view.complete()) {
+        (void)again.rest();
+    } else if (!again.complete()) {
+        view = again;
+    }
+    return again.opening();
 }
 
 /// Refuses the call with a reason, which the model gets. Empty if the user leaves it, or the input has ended.

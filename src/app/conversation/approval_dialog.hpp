@@ -59,6 +59,7 @@ private:
     Task<std::optional<ApproveAnswer>> ask_reason(Chosen chosen);
     Task<std::optional<JsonObject>> edit(Call& call, QuestionView& view,
                                          std::optional<FileChange>& change);
+    TerminalText shown_again(const Call& call, QuestionView& view, ScreenSize screen) const;
     void note_accepted(const std::optional<FileChange>& change) const;
     Task<std::string> check_edit(Call& call, QuestionView& view, Json edited,
                                  std::optional<FileChange>& change);

@@ -34,6 +34,18 @@ bool only_changes_directory(std::string_view text) {
            text.find_first_of(";&|\n") == std::string_view::npos;
 }
 
+/// True if the session was in use, so that the prompt is not a part of it.
+bool was_refused(const std::exception_ptr& error) {
+    try {
+        if (error) std::rethrow_exception(error);
+    } catch (const Error& refused) {
+        return refused.code() == ErrorCode::run_already_claimed;
+    } catch (...) {
+        return false;
+    }
+    return false;
+}
+
 bool changes_permissions(const ChatInput& input) {
     return !input.text.empty() &&
            (input.action == ChatAction::mode || input.action == ChatAction::permissions);
@@ -239,6 +251,7 @@ void CliChannel::on_interrupt(std::uint64_t question) {
         // The second interrupt does not wait for cleanup.
         if (std::exchange(stopping_, true)) {
             console_.close();
+            out() << for_terminal(resume_hint(conversation_.plan())) << flush_now;
             std::_Exit(exit_aborted);
         }
         hand_back();
@@ -487,6 +500,9 @@ void CliChannel::on_turn_begun(const std::string& id, bool is_command) {
     stopping_ = false;
     explained_ = false;
     has_shown_ = false;
+    const auto found = std::find_if(pending_.begin(), pending_.end(),
+                                    [&](const Pending& one) { return one.id == id; });
+    begun_ = found == pending_.end() ? Pending() : *found;
     on_accepted(id);
     conversation_.begin_turn();
     if (is_command) view_.wait_for_command();
@@ -498,6 +514,7 @@ void CliChannel::on_turn_over(const std::exception_ptr& error, bool is_prompt) {
     conversation_.end_turn(error);
     explained_ = error != nullptr;
     running_ = false;
+    if (is_prompt && was_refused(error)) hand_back(begun_);
     if (std::exchange(suspended_, false)) {
         work_->spawn(ask_open_questions());
     } else if (is_prompt && completed && pending_.empty() && !asking_) {
@@ -558,13 +575,15 @@ void CliChannel::on_accepted(const std::string& id) {
     show_waiting();
 }
 
+void CliChannel::hand_back(Pending& pending) {
+    if (pending.pictures) parts_.pictures = std::move(*pending.pictures);
+    console_.hand_back(pending.entered.empty() ? pending.typed : pending.entered, pending.pasted,
+                       pending.has_paste);
+}
+
 void CliChannel::hand_back() {
-    for (Pending& one : pending_) {
-        if (one.pictures) parts_.pictures = std::move(*one.pictures);
-    }
-    for (const Pending& one : std::exchange(pending_, {}))
-        console_.hand_back(one.entered.empty() ? one.typed : one.entered, one.pasted,
-                           one.has_paste);
+    std::deque<Pending> all = std::exchange(pending_, {});
+    for (Pending& one : all) hand_back(one);
     show_waiting();
 }
 

@@ -121,6 +121,7 @@ private:
     void on_turn_over(const std::exception_ptr& error, bool is_prompt);
     void on_silent_turn_over();
     void on_accepted(const std::string& id);
+    void hand_back(Pending& pending);
     void hand_back();
     void show_waiting();
 
@@ -133,6 +134,7 @@ private:
     McpResourceOffers resources_;
     std::unique_ptr<BackgroundScope> work_;
     std::deque<Pending> pending_;
+    Pending begun_;  // the input of the last turn
     bool running_ = false;
     std::optional<std::stop_source> asking_;  // a question between two turns
     std::optional<std::stop_source> aside_;   // a side question

@@ -271,7 +271,7 @@ void Conversation::show(const bub::StreamEvent& event, const bub::Envelope& mess
         return pipeline_.note_shown(event);
     }
     if (event.kind == bub::event_kind::error)
-        return renderer_.show_error(explain_event(event.data));
+        return renderer_.show_error(explain_event(event.data, pipeline_.context()));
     if (event.kind != bub::event_kind::text) return;
     const std::string_view delta = event.delta();
     answer_ += delta;

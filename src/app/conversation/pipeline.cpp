@@ -32,7 +32,8 @@ namespace {
 /// Passes the events of a turn to a function and discards the answer as a whole, which has been shown by then.
 class ShowingRouter final : public bub::OutboundChannelRouter {
 public:
-    explicit ShowingRouter(Pipeline::Show show) : show_(std::move(show)) {}
+    ShowingRouter(Pipeline::Show show, FailureContext context)
+        : show_(std::move(show)), context_(std::move(context)) {}
 
     bub::EventStream wrap_stream(const bub::Envelope& message, bub::EventStream stream) override {
         return bub::EventStream::map(std::move(stream), [this, &message](bub::StreamEvent event) {
@@ -49,10 +50,11 @@ public:
 private:
     void note_error(const bub::StreamEvent& event) {
         if (event.kind != bub::event_kind::error) return;
-        error_ = explain_event(event.data);
+        error_ = explain_event(event.data, context_);
     }
 
     Pipeline::Show show_;
+    FailureContext context_;
     std::string error_;
 };
 
@@ -84,6 +86,10 @@ public:
         }
         std::sort(entries.begin(), entries.end(),
                   [](const bub::TapeEntry& a, const bub::TapeEntry& b) { return a.id < b.id; });
+        // The plan of the copy has the model of the session, or one that records.
+        std::erase_if(entries, [](const bub::TapeEntry& entry) {
+            return entry.kind == bub::entry_kind::event && bub::entry_name(entry) == "model_switch";
+        });
         if (entries.empty()) co_return;
         co_await memory_.append(std::move(tape), std::move(entries), bub::TapeAppend().keep_ids());
     }
@@ -384,7 +390,7 @@ Task<bub::Envelope> Pipeline::for_session(bub::Envelope message) {
 }
 
 Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
-    const auto router = std::make_shared<ShowingRouter>(std::move(show));
+    const auto router = std::make_shared<ShowingRouter>(std::move(show), context());
     framework_.bind_router(router);
     result_.reset();
     turn_.emplace();
@@ -462,7 +468,7 @@ Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thr
     // The turn of a run that reached a limit ends normally; the user who set the limit is notified.
     if (answer.result && !*answer.result) return app::explain(answer.result->error(), context());
     if (answer.result && reported.empty()) {
-        if (std::optional<Failure> incomplete = incomplete_answer(*answer.result))
+        if (std::optional<Failure> incomplete = incomplete_answer(*answer.result, context()))
             return std::move(*incomplete);
     }
     Failure none;
@@ -563,6 +569,7 @@ FailureContext Pipeline::context() const {
     context.withheld_key = model.endpoint.withheld_key;
     context.address_from = model.endpoint.from.base_url;
     context.session = plan_.name;
+    context.in_chat = plan_.in_chat;
     return context;
 }
 
@@ -577,12 +584,12 @@ Task<AsideAnswer> ask_aside(Pipeline& pipeline, std::string question) {
     co_return made;
 }
 
-Task<std::optional<ModelRequest>> request_for(Pipeline& pipeline, std::string prompt) {
+Task<NextRequest> request_for(Pipeline& pipeline, std::string prompt) {
     SessionPlan plan = co_await plan_of_copy(pipeline);
-    const auto recorded = std::make_shared<std::optional<ModelRequest>>();
+    const auto recorded = std::make_shared<NextRequest>();
     std::vector<FauxStep> steps;
     steps.emplace_back([recorded](const ModelRequest& request) {
-        *recorded = request;
+        recorded->request = request;
         return faux_assistant_message("recorded");
     });
     auto recorder = std::make_shared<FauxProvider>();
@@ -598,8 +605,9 @@ Task<std::optional<ModelRequest>> request_for(Pipeline& pipeline, std::string pr
     Pipeline copy(std::move(plan), Pipeline::Parts());
     Pipeline::Show show = [](const bub::StreamEvent&, const bub::Envelope&) {};
     bub::Envelope message = copy.message(std::move(prompt), false);
-    (void)co_await copy.ask(std::move(message), std::move(show));
-    co_return *recorded;
+    const Answer answer = co_await copy.ask(std::move(message), std::move(show));
+    recorded->failure = answer.failure;
+    co_return std::move(*recorded);
 }
 
 }  // namespace cubepi::app

@@ -102,6 +102,8 @@ public:
     /// Returns how long questions have waited for the user so far.
     std::chrono::steady_clock::duration waited_for_user() const;
 
+    /// The circumstances of a failure now.
+    FailureContext context() const;
     Failure explain(const std::exception_ptr& failure) const;
     /// The model of the current agent; null: none runs.
     std::shared_ptr<const Model> running_model() const;
@@ -110,7 +112,6 @@ private:
     bub::FrameworkOptions framework_options(const Parts& parts) const;
     bub::BuiltinOptions builtin_options(const Parts& parts);
     void note_result(const RunResult& result);
-    FailureContext context() const;
     Task<> save_suspended(std::string prompt);
     Failure waiting(const std::vector<HitlRequest>& requests) const;
     Failure unread(const std::vector<HitlRequest>& requests) const;
@@ -150,7 +151,13 @@ struct AsideAnswer {
 /// refused. `pipeline` must outlive the task.
 Task<AsideAnswer> ask_aside(Pipeline& pipeline, std::string question);
 
-/// Returns the request that a prompt would cause now, without sending anything. Nothing if the turn ends before the model is called.
-Task<std::optional<ModelRequest>> request_for(Pipeline& pipeline, std::string prompt);
+struct NextRequest {
+    std::optional<ModelRequest> request =
+        {};                ///< absent: the turn ended before the model was called
+    Failure failure = {};  ///< how the turn ended
+};
+
+/// Returns the request that a prompt would cause now, without sending anything.
+Task<NextRequest> request_for(Pipeline& pipeline, std::string prompt);
 
 }  // namespace cubepi::app

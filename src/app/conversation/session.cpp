@@ -484,6 +484,8 @@ Task<bool> ask_consent(std::shared_ptr<Prompter> prompter, std::string effect) {
     co_await prompter->prepare();
     prompter->print(framed(effect, prompter->size().columns));
     for (;;) {
+        prompter->set_question(
+            [effect](ScreenSize screen) { return framed(effect, screen.columns); });
         Choices choices;
         choices.text = TerminalView("run it?");
         choices.all = yes_and_no();
@@ -497,8 +499,12 @@ Task<bool> ask_consent(std::shared_ptr<Prompter> prompter, std::string effect) {
 
 std::string resume_hint(const SessionPlan& plan) {
     if (plan.name.empty()) return {};
-    return "Resume this chat: cubepi chat --session " + shell_word(plan.name) +
-           plan.directory_flag + "\n";
+    return "Resume this chat: " + resume_command(plan) + "\n";
+}
+
+std::string resume_command(const SessionPlan& plan) {
+    return "cubepi chat --session " + shell_word(plan.name) + plan.directory_flag +
+           (plan.models ? plan.models->flags_to_resume() : std::string());
 }
 
 std::string resumed_text(const ResumedSession& session, std::chrono::system_clock::time_point now) {

@@ -103,6 +103,7 @@ struct SessionPlan {
     TerminalSettings terminal = {};   ///< of the live chat
     std::string directory_flag = {};  ///< of commands that are printed: " -C DIR" or empty
     std::shared_ptr<WantedAnswer> wanted = {};  ///< null: answers are text
+    bool in_chat = false;                       ///< the user can enter the commands of a chat
 };
 
 /// The place where a session is stored.
@@ -141,6 +142,8 @@ struct SessionParts {
 
 /// Returns the line that names the command which resumes the session; empty if the session is temporary or has no prompt yet.
 std::string resume_hint(const SessionPlan& plan);
+/// Returns the command that resumes the session, which has a name.
+std::string resume_command(const SessionPlan& plan);
 
 /// Makes the plan that the flags describe. Throws Error: no model, no such session, storage.
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts);

@@ -421,7 +421,9 @@ void ChatView::on_message_end(const Message& message) {
     const bool failed =
         answer->stop_reason == stop_reason::error || answer->stop_reason == stop_reason::aborted;
     const bool over = !failed && !is_paused(*answer);
-    if (const auto incomplete = over ? incomplete_answer(*answer) : std::nullopt)
+    FailureContext context;
+    context.in_chat = true;
+    if (const auto incomplete = over ? incomplete_answer(*answer, context) : std::nullopt)
         problem(incomplete->text);
     if (!answer->usage) return;
     const Usage& usage = *answer->usage;

@@ -239,13 +239,12 @@ void Console::State::wait_for_change() {
 
 void Console::State::take_size() {
     const Style now = Style::of(terminal.output);
-    const bool narrower = now.columns < style.columns;
+    const bool smaller = now.columns < style.columns || now.rows < style.rows;
     style.columns = now.columns;
     style.rows = now.rows;
     area.resize(static_cast<std::size_t>(now.columns), static_cast<std::size_t>(now.rows),
                 terminal_reflows());
-    if (!narrower || !question_shows() || !questions.front()->text) return;
-    area.print("\n" + questions.front()->text({area.columns(), area.rows()}));
+    if (smaller && question_shows()) show_question_again();
 }
 
 void Console::State::push(ConsoleInput made) {
@@ -312,11 +311,12 @@ void Console::State::resume() {
     cursor_shape = 0;
     RawMode::enter();
     close_screen();
-    // A question that arrived meanwhile was not seen yet.
-    if (!questions.empty()) hold_question();
-    count_typed_ahead();
     area.forget();
     take_size();
+    // The shell or another program may have cleared the screen. A question that arrived meanwhile was not seen yet.
+    show_question_again();
+    if (!questions.empty()) hold_question();
+    count_typed_ahead();
     schedule();
     // Reading continues in the caller of suspend(), or here after a time in the background.
     if (std::exchange(was_in_background, false)) wait_for_keys();

@@ -124,7 +124,7 @@ void Console::State::press(const Key& key, bool more_follows) {
         case KeyCode::unfold: return push(ConsoleInput::Kind::pager);
         case KeyCode::back_tab: return push(ConsoleInput::Kind::mode);
         case KeyCode::suspend: return suspend();
-        case KeyCode::clear_screen: area.forget(); return output.write("\x1b[H\x1b[2J");
+        case KeyCode::clear_screen: return clear_screen();
         default: break;
     }
     if (question_shows()) return press_in_question(key);
@@ -152,6 +152,19 @@ void Console::State::press(const Key& key, bool more_follows) {
         case Prompt::Outcome::editor: return push(ConsoleInput::Kind::editor);
         case Prompt::Outcome::escape: return escape();
     }
+}
+
+/// A question stays on the screen: its answer is about what the user sees.
+void Console::State::clear_screen() {
+    if (!questions.empty() && !questions.front()->text) return;
+    area.forget();
+    output.write("\x1b[H\x1b[2J");
+    show_question_again();
+}
+
+void Console::State::show_question_again() {
+    if (questions.empty() || !questions.front()->text) return;
+    area.print("\n" + questions.front()->text({area.columns(), area.rows()}));
 }
 
 /// Only Esc has an effect: it ends a question that can be left, or stops the answer. It does not end the program.

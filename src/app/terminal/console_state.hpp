@@ -118,6 +118,9 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     /// Handles a report of the terminal, which is not a key.
     void take_report(const Key& report);
     void press(const Key& key, bool more_follows);
+    void clear_screen();
+    /// Prints the text of the first question, if it has one.
+    void show_question_again();
     void press_in_hold(const Key& key);
     void press_in_question(const Key& key);
     void escape();

@@ -101,8 +101,8 @@ public:
     /// Lets the user pick a row of a list, and returns its index: by its number, or where the whole screen can be used, in a
     /// ListPicker. Nothing if the user picks none, or at the end of the input.
     virtual Task<std::optional<std::size_t>> pick(PickList list);
-    /// Sets the text of the question of the next read() or choose(): if the terminal becomes narrower while it waits, which breaks the rows of the
-    /// text anywhere, the text for the new size is shown below them.
+    /// Sets the text of the question of the next read() or choose(). It is shown for the size of the screen when the terminal becomes
+    /// smaller while it waits, which breaks or moves the rows of the text, and when the screen was cleared.
     virtual void set_question(std::function<TerminalText(ScreenSize)> text) { (void)text; }
     /// Called when the user has accepted a change of a file whose diff was shown.
     virtual void note_accepted(std::string_view path, std::string_view diff) {

@@ -96,7 +96,7 @@ TEST_F(BackgroundAgents, D126_ProcessEnds_TaskIsInterruptedAndNotRepeated) {
         EXPECT_TRUE(saw("interrupted"));
         EXPECT_FALSE(saw("task one"));
         const TurnResult over = co_await turn(",tasks");
-        EXPECT_EQ(over.model_output, "There are no tasks in the background.");
+        EXPECT_EQ(over.model_output, "There are no sub-agents in the background.");
     };
     run(second());
 }

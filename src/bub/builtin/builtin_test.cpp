@@ -566,6 +566,40 @@ TEST_F(Builtin, B5_CancelledTurn_EndsAfterItsRun) {
     cubepi::run(script());
 }
 
+TEST_F(Builtin, D50_TurnCancelledDuringSlowEnd_BlocksNothing) {
+    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    FrameworkOptions options;
+    options.runtime = std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock));
+    make_framework(std::move(options));
+    add_builtin({test::calling("tape_info"), "answered"});
+    SlowHook slow;
+    Plugin plugin;
+    plugin.name = "slow";
+    plugin.continue_prompt = [&slow](ContinuePromptCall&) -> Task<std::optional<std::string>> {
+        std::optional<std::string> none;
+        if (!slow.has_ended) none = co_await slow.run();
+        co_return none;
+    };
+    framework->add(std::move(plugin));
+    const auto script = [&]() -> Task<> {
+        cubepi::TaskScope scope(co_await cubepi::this_executor);
+        scope.spawn(slow.stopped_turn(*framework));
+        while (!slow.has_begun) co_await slow.changed.wait();
+        slow.stop.request_stop();
+        // Longer than the time for the end of a turn, and shorter than the lease of a claim.
+        for (int i = 0; i < 10; ++i) {
+            co_await cubepi::yield_now();
+            clock->advance(std::chrono::seconds(1));
+        }
+        slow.may_end = true;
+        slow.changed.pulse();
+        co_await scope.join();
+    };
+    cubepi::run(script());
+    EXPECT_TRUE(slow.ended_in_order);
+    EXPECT_EQ(say("next").model_output, "answered");
+}
+
 TEST_F(Builtin, D7_AbortOfAgent_CancelsTurnAndKeepsConversation) {
     Told told;
     told.stops_at_text = true;

@@ -111,6 +111,12 @@ Task<Json> MemoryTapeStore::edit_state(std::string tape,
     co_return result;
 }
 
+void MemoryTapeStore::edit_state_later(const std::string& tape,
+                                       std::function<void(JsonObject& state)> edit) {
+    const std::lock_guard lock(state_->mutex);
+    edit(state_->tapes[tape].state);
+}
+
 Task<JsonObject> MemoryTapeStore::read_state(std::string tape) {
     const std::lock_guard lock(state_->mutex);
     co_return state_->find(tape).state;

@@ -23,6 +23,9 @@ public:
     Task<TapePosition> position(std::string tape) override;
     Task<TapeInfo> info(std::string tape) override;
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
+    /// Makes the edit at once, which cannot fail.
+    void edit_state_later(const std::string& tape,
+                          std::function<void(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
     Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override;

@@ -225,6 +225,37 @@ TEST_F(TwoProcesses, B9_KilledTurnWithoutNewOwner_IsInterrupted) {
     EXPECT_FALSE(refused());
 }
 
+TEST_F(TwoProcesses, D50_AbandonedTurnThatReleased_DoesNotBlockNext) {
+    Process first = begin("first");
+    say(first, "one");
+    run(first.memory->release_claim(tape, "run-of-first", "first"));
+    // The same program and store: the time for the end of the turn was over before the merge.
+    first.memory.reset();
+    first.fork.reset();
+    EXPECT_EQ(conversation(), "one? one! ") << "the next turn closes it";
+    Process next;
+    next.owner = "next";
+    next.store = first.store;
+    next.memory = std::make_shared<TapeCheckpointer>(first.store);
+    EXPECT_FALSE(claim(next, "run-of-next").superseded);
+    EXPECT_FALSE(refused());
+}
+
+TEST(TapeClaims, D50_AbandonedTurnInMemory_DoesNotBlockNext) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    ClaimOwner owner;
+    owner.owner_id = "first";
+    {
+        TapeCheckpointer memory(std::make_shared<TurnTransaction>(store, "w__s"));
+        (void)run(memory.claim_run("w__s", "r", owner, ClaimKind::new_run));
+        run(memory.release_claim("w__s", "r", "first"));
+    }
+    TapeCheckpointer next(store);
+    owner.owner_id = "next";
+    const ClaimResult claimed = run(next.claim_run("w__s", "r2", owner, ClaimKind::new_run));
+    EXPECT_FALSE(claimed.superseded);
+}
+
 TEST_F(TwoProcesses, D50_DiscardedTurn_ReleasesItsClaim) {
     const Process first = begin("first");
     say(first, "one");

@@ -183,7 +183,10 @@ TurnTransaction::TurnTransaction(std::shared_ptr<TapeStore> parent, std::string 
 }
 
 TurnTransaction::~TurnTransaction() {
-    if (!state_->over) state_->post_partial_text();
+    if (!state_->over) {
+        state_->post_partial_text();
+        state_->edit_later();
+    }
     state_->timer.reset();
 }
 
@@ -438,9 +441,15 @@ Task<void> TurnTransaction::State::edit_at_end() {
         main.at_end.clear();
         co_return;
     } catch (const cubepi::Error&) {
-        // The turn has ended regardless. A claim that remains blocks others until its lease expires.
-        for (StateEdit& one : main.at_end) parent->edit_state_later(main.tape, std::move(one));
+        // The turn has ended regardless.
+        edit_later();
     }
+    main.at_end.clear();
+}
+
+/// A claim that remains blocks other processes until its lease expires, and this one not at all.
+void TurnTransaction::State::edit_later() {
+    for (StateEdit& one : main.at_end) parent->edit_state_later(main.tape, std::move(one));
     main.at_end.clear();
 }
 

@@ -52,7 +52,8 @@ public:
 /// appended to, read and forked again. Other tapes of the store are passed through. Used on one executor.
 ///
 /// A turn that is neither merged nor discarded remains in its journal, and the next start closes it as interrupted. A
-/// claim acquired inside the fork is held until the fork ends (D50).
+/// claim acquired inside the fork is held until the fork ends (D50); if the fork is destroyed instead, as at the end of a cancelled turn
+/// whose time is over, a claim that was released does not block this process.
 class TurnTransaction final : public TapeStore, public TapeMediaStore, public TurnClaims {
 public:
     TurnTransaction(std::shared_ptr<TapeStore> parent, std::string tape,

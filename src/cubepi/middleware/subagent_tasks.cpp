@@ -284,7 +284,7 @@ std::string task_list_text(const std::vector<SubagentTask>& tasks) {
         if (task.result.cost && *task.result.cost > 0) text += ", " + money_text(*task.result.cost);
         if (!task.task.empty()) text += ", " + task.task;
     }
-    return text.empty() ? "There are no tasks in the background." : text;
+    return text.empty() ? "There are no sub-agents in the background." : text;
 }
 
 std::vector<SubagentTask> SubagentMiddleware::tasks() const {

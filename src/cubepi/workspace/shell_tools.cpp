@@ -153,8 +153,8 @@ Task<> watch(CommandPtr command, ToolContext* context) {
 }
 
 /// Returns the words of a failed command by which a sandbox shows; empty: there are none. The kernel tells only the command why a
-/// call has failed.
-std::string refusal_in(const std::string& output) {
+/// call has failed. Without a network, a server of the machine does not answer either.
+std::string refusal_in(const std::string& output, bool has_network) {
     constexpr std::string_view words[] = {"Read-only file system",
                                           "Permission denied",
                                           "Operation not permitted",
@@ -170,6 +170,11 @@ std::string refusal_in(const std::string& output) {
                                           "Device or resource busy",
                                           "Invalid cross-device link"};
     for (const std::string_view word : words) {
+        if (output.find(word) != std::string::npos) return std::string(word);
+    }
+    if (has_network) return {};
+    for (const std::string_view word :
+         {"Connection refused", "Couldn't connect", "Could not connect", "ECONNREFUSED"}) {
         if (output.find(word) != std::string::npos) return std::string(word);
     }
     return {};
@@ -240,7 +245,10 @@ AgentToolResult after_exit(const SessionsPtr& sessions, const CommandPtr& comman
     std::string output = command->output(0);
     command->read_until = command->output_size();
     const bool is_confined = command->sandboxed() && !command->status().ok();
-    const std::string refusal = is_confined ? refusal_in(output) : std::string();
+    const std::shared_ptr<const SandboxProfile> sandbox =
+        is_confined ? sessions->workspace().sandbox() : nullptr;
+    const std::string refusal =
+        is_confined ? refusal_in(output, !sandbox || sandbox->network) : std::string();
     if (!refusal.empty()) note += sandbox_note(sessions, refusal);
     AgentToolResult result =
         result_of(command, with_note(std::move(output), note), !command->status().ok());

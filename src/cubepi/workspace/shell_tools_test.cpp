@@ -563,6 +563,16 @@ TEST_F(SandboxedShell, D150_FailedCommand_NamesTheSandbox) {
                 Not(HasSubstr("sandbox")));
 }
 
+TEST_F(SandboxedShell, D150_UnreachableServerWithoutNetwork_NamesTheSandbox) {
+    for (const std::string words : {"Couldn't connect to server", "Could not connect to server",
+                                    "connect: Connection refused"}) {
+        const std::string text =
+            tool_text(shell_tool(sessions(true)), {{"command", "echo \"" + words + "\"; exit 7"}});
+        EXPECT_THAT(text, HasSubstr("the sandbox may be the reason for")) << words;
+        EXPECT_THAT(text, HasSubstr("and no network")) << words;
+    }
+}
+
 TEST_F(SandboxedShell, D278_FirstCommand_MakesTheSandbox) {
     const AgentTool shell = shell_tool(sessions(true));
     EXPECT_TRUE(has_argument(shell));

@@ -103,6 +103,8 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     Task<void> keep_refused(TurnStatus status, std::string reason);
     std::function<void(JsonObject&)> pending_edits() const;
     Task<void> edit_at_end();
+    /// Leaves the edits that are pending to the parent, which makes them with its next one.
+    void edit_later();
     void close();
 };
 

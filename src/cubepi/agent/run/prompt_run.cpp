@@ -150,7 +150,7 @@ Task<void> PromptRun::announce_circumstances() {
                 ? "The thread was held by an earlier run of this process, which could not release "
                   "it because its store failed; the run was claimed again."
                 : "The thread was held by " + holder +
-                      ", which is not running any more; its run was claimed by this process.";
+                      ", whose process or lease has ended; its run was claimed by this process.";
         notice.details["run_id"] = superseded_claim_->superseded_run_id;
         notice.details["owner"] = superseded_claim_->superseded->description;
         co_await core_.notice(std::move(notice));
