@@ -391,7 +391,7 @@ std::optional<Failure> incomplete_answer(const AssistantMessage& answer) {
             advice = "Prompt again to continue, or raise max_tokens in " + config_path().string();
             break;
         case AnswerEnd::context_window:
-            advice = "Start a new conversation: cubepi chat --session NAME";
+            advice = "Prompt again to continue: the conversation is compacted first.";
             break;
         case AnswerEnd::refused:
             advice = "Rephrase the prompt, or name another model with --model.";
