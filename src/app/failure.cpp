@@ -407,7 +407,7 @@ std::optional<Failure> incomplete_answer(const AssistantMessage& answer,
             advice = "Prompt again to continue, or raise max_tokens in " + config_path().string();
             break;
         case AnswerEnd::context_window:
-            advice = "Start a new conversation: " + start_new_session(context);
+            advice = "Prompt again to continue: the conversation is compacted first.";
             break;
         case AnswerEnd::refused:
             advice = "Rephrase the prompt, or " + name_another_model(context) + ".";

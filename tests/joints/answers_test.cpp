@@ -39,9 +39,13 @@ void fill(const Home& home) {
 }
 
 TEST(BrokenArguments, D84_ToolWithoutRequiredParameters_IsNotExecuted) {
-    const std::vector<std::string> broken = {
-        R"({"path":"su)", R"({"path":"sub"} done)",  R"({"path":"sub"}{"path":"."})",
-        "null",           R"("{\"path\":\"sub\"}")", R"(["sub"])"};
+    const std::vector<std::string> broken = {R"({"path":"su)",
+                                             R"({"path":"sub"} done)",
+                                             R"({"path":"sub"}{"path":"."})",
+                                             "null",
+                                             R"("{\"path\":\"sub\"}")",
+                                             R"(["sub"])",
+                                             "  \n"};
     for (const std::string& arguments : broken) {
         const Home home;
         fill(home);
@@ -57,16 +61,14 @@ TEST(BrokenArguments, D84_ToolWithoutRequiredParameters_IsNotExecuted) {
     }
 }
 
-TEST(BrokenArguments, D84_BlankArguments_AreAnEmptyObject) {
-    for (const char* arguments : {"", "  \n"}) {
-        const Home home;
-        fill(home);
-        ModelServer server({chat_answer("", {{"list", arguments}}), chat_answer("second")});
-        const Piped run = run_at(home, server, {"hello"});
-        EXPECT_EQ(run.status, 0) << run.err;
-        ASSERT_EQ(server.requests().size(), 2u);
-        EXPECT_NE(last_result(server.bodies()[1]).find("secret.txt"), std::string::npos);
-    }
+TEST(BrokenArguments, D84_EmptyArguments_AreAnEmptyObject) {
+    const Home home;
+    fill(home);
+    ModelServer server({chat_answer("", {{"list", ""}}), chat_answer("second")});
+    const Piped run = run_at(home, server, {"hello"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    ASSERT_EQ(server.requests().size(), 2u);
+    EXPECT_NE(last_result(server.bodies()[1]).find("secret.txt"), std::string::npos);
 }
 
 TEST(BrokenArguments, D84_CutHandOff_LeavesTheConversation) {

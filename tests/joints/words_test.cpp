@@ -178,7 +178,8 @@ TEST(ServerWords, D87_IncompleteAnswerOfSubagent_IsReportedToParent) {
 Piped run_with(const Home& home, const ModelServer& server, const std::string& provider) {
     std::string url = server.url();
     if (provider == "anthropic") url.resize(url.size() - 3);
-    return run_piped(home, {"run", "--provider", provider, "--base-url", url, "-m", "local", "go"});
+    return run_piped(
+        home, {"run", "--provider", provider, "--base-url", url, "-m", "local", "-s", "s1", "go"});
 }
 
 std::string anthropic_answer(const std::string& blocks, const std::string& reason) {
@@ -244,6 +245,72 @@ TEST(ServerWords, D87_PausedForever_EndsAtTheTurnLimit) {
     EXPECT_NE(run.status, 0);
     EXPECT_NE(run.err.find("max_turns"), std::string::npos) << run.err;
     EXPECT_EQ(server.requests().size(), 3u);
+}
+
+/// The server begins an answer before it refuses the request.
+TEST(ServerWords, D112_OverflowAfterStart_ContinuesFromSummary) {
+    const auto data = [](const std::string& json) { return "data: " + json + "\n\n"; };
+    const auto answers = [](const std::string& provider, const std::string& text) {
+        if (provider == "openai") return chat_answer(text);
+        if (provider == "anthropic")
+            return anthropic_answer(block(0, R"({"type":"text","text":")" + text + R"("})"),
+                                    "end_turn");
+        return R"(data: {"type":"response.completed","response":{"id":"r","status":"completed",)"
+               R"("output":[{"type":"message","id":"i","role":"assistant","content":)"
+               R"([{"type":"output_text","text":")" +
+               text + "\"}]}]}}\n\n";
+    };
+    const std::pair<std::string, std::string> cases[] = {
+        {"openai",
+         data(R"({"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]})") +
+             data(
+                 R"({"error":{"message":"This model's maximum context length is 4096 tokens."}})")},
+        {"anthropic",
+         data(R"({"type":"message_start","message":{"id":"m","type":"message","content":[]}})") +
+             data(R"({"type":"error","error":{"type":"invalid_request_error",)"
+                  R"("message":"prompt is too long: 210000 tokens > 200000 maximum"}})")},
+        {"openai-responses",
+         data(R"({"type":"response.created","response":{"id":"r","status":"in_progress"}})") +
+             data(R"({"type":"response.failed","response":{"id":"r","status":"failed",)"
+                  R"("error":{"code":"context_length_exceeded","message":"Too long."}}})")}};
+    for (const auto& [provider, rejection] : cases) {
+        const Home home;
+        ModelServer server({answers(provider, "First answer."), rejection,
+                            answers(provider, "A summary."), answers(provider, "Another answer.")});
+        EXPECT_EQ(run_with(home, server, provider).status, 0);
+        const Piped run = run_with(home, server, provider);
+        EXPECT_EQ(run.status, 0) << provider << run.err;
+        EXPECT_EQ(run.out, "Another answer.\n") << provider;
+        EXPECT_NE(run.err.find("a summary stands for "), std::string::npos) << run.err;
+        EXPECT_EQ(server.requests().size(), 4u) << provider;
+    }
+}
+
+/// Calls of an answer that was refused or aborted.
+TEST(ServerWords, D3_CallsOfIncompleteAnswer_AreNotExecuted) {
+    const std::vector<SentCall> calls = {{"shell", R"({"command":"echo ran > ran.txt"})"}};
+    for (const char* word : {"abort", "error", "unknown"}) {
+        const Home home;
+        ModelServer server({chat_answer("", calls, word), chat_answer("Done.")});
+        const Piped run = run_at(home, server, {"--yes", "go"});
+        EXPECT_EQ(run.status, 0) << word << run.err;
+        ASSERT_EQ(server.requests().size(), 2u) << word;
+        EXPECT_NE(server.requests()[1].find("The call was not executed. Make it again."),
+                  std::string::npos)
+            << server.requests()[1];
+    }
+    const std::string refusal_text =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"refusal\":\"I cannot.\"}}]}\n\n";
+    for (const std::string& answer :
+         {chat_answer("", calls, "content_filter"), chat_answer("", calls, "SAFETY"),
+          refusal_text + chat_answer("", calls)}) {
+        const Home home;
+        ModelServer server({answer});
+        const Piped run = run_at(home, server, {"--yes", "go"});
+        EXPECT_EQ(run.status, 6) << answer << run.err;
+        EXPECT_NE(run.err.find("was refused or filtered"), std::string::npos) << run.err;
+        EXPECT_EQ(server.requests().size(), 1u) << answer;
+    }
 }
 
 TEST(ServerWords, D87_ResponsesApiStatus_IsIncomplete) {

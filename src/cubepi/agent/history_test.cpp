@@ -1,10 +1,12 @@
-// The history in memory and in the store: D1, D2, D3, D5, D19, D20, D34, D35, D37, D41, D42, D46, D49, D50.
+// The history in memory and in the store: D1, D2, D3, D5, D19, D20, D34, D35, D37, D41, D42, D46, D49, D50, D87.
 
 #include <cubepi/agent/agent_test_support.hpp>
 
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include <cubepi/provider/answer_end.hpp>
 
 namespace cubepi {
 namespace {
@@ -166,6 +168,56 @@ TEST(History, D3_CallsOfTruncatedAnswer_AreNotExecuted) {
     ASSERT_EQ(result.new_messages.size(), 4u);
     EXPECT_TRUE(result.new_messages[2].tool_result()->is_error);
     EXPECT_NE(result.new_messages[2].text().find("cut off"), std::string::npos);
+}
+
+/// Runs one call of an answer that ends with the stop reason; counts how often its tool is executed.
+RunResult run_call_that_ends(const std::string& reason, int& ran) {
+    FauxProvider faux;
+    auto counting = tool<EchoArgs>("echo", "Counts.", [&](EchoArgs) {
+        ++ran;
+        return std::string("ran");
+    });
+    faux.set_responses({calling({echo_call("a")}, reason), "done"});
+    Agent agent({.model = faux.model(), .tools = {counting}});
+    return run(agent.prompt("hi"));
+}
+
+TEST(History, D3_D87_CallsOfIncompleteAnswer_AreNotExecuted) {
+    for (const char* reason : {"abort", "server_error", "network_error", "new_reason", "incomplete",
+                               "MALFORMED_FUNCTION_CALL", "model_context_window_exceeded"}) {
+        int ran = 0;
+        const RunResult result = run_call_that_ends(reason, ran);
+        EXPECT_EQ(ran, 0) << reason;
+        ASSERT_EQ(result.new_messages.size(), 4u) << reason;
+        const std::string text = result.new_messages[2].text();
+        EXPECT_TRUE(result.new_messages[2].tool_result()->is_error) << reason;
+        EXPECT_NE(text.find("is incomplete"), std::string::npos) << text;
+        EXPECT_NE(text.find("'" + std::string(reason) + "'). The call was not executed. Make it"),
+                  std::string::npos)
+            << text;
+        EXPECT_EQ(result.text(), "done");
+    }
+}
+
+TEST(History, D3_D87_RefusalWithCalls_EndsTheRun) {
+    for (const char* reason : {"refusal", "content_filter", "SAFETY"}) {
+        int ran = 0;
+        const RunResult result = run_call_that_ends(reason, ran);
+        EXPECT_EQ(ran, 0) << reason;
+        EXPECT_TRUE(result);
+        ASSERT_EQ(result.new_messages.size(), 3u) << reason;
+        EXPECT_EQ(answer_end(*result.new_messages[1].assistant()), AnswerEnd::refused) << reason;
+        EXPECT_TRUE(result.new_messages[2].tool_result()->is_error) << reason;
+    }
+}
+
+TEST(History, D87_WordsForCompleteAnswers_ExecuteTheirCalls) {
+    for (const char* reason : {"tool_use", "tool_calls", "function_call", "stop", "STOP", "eos",
+                               "end_turn", "COMPLETE", "completed"}) {
+        int ran = 0;
+        EXPECT_EQ(run_call_that_ends(reason, ran).text(), "done") << reason;
+        EXPECT_EQ(ran, 1) << reason;
+    }
 }
 
 TEST(History, D5_Terminate_LeavesQueuedMessagesToNextRun) {

@@ -291,8 +291,11 @@ Task<MessageList> CompactionMiddleware::transform_context(MessageList messages,
         notice.details["tokens"] = *cut;
         entry->notices.push_back(std::move(notice));
     }
-    if (cut || run->is_too_long()) {
-        CompactionWork work{CompactionReason::limit, {}, context.account, entry->call};
+    const bool is_full = run->is_full();
+    if (cut || is_full || run->is_too_long()) {
+        const CompactionReason reason =
+            is_full ? CompactionReason::overflow : CompactionReason::limit;
+        CompactionWork work{reason, {}, context.account, entry->call};
         Task<CompactionReport> compacting =
             CompactionRun::compact(run, std::move(work), context.extra);
         const CompactionReport report = co_await std::move(compacting);
@@ -360,7 +363,8 @@ bool is_compacted_end(const StreamEvent& event) {
 }
 
 /// The answer of the model, after the notices of the hook. A refusal because of the length comes before any part of an
-/// answer: `retry` is called once then, which returns another call or nothing.
+/// answer: `retry` is called once then, which returns another call or nothing. There are servers that begin an answer before they
+/// refuse, so the start of an answer is held back until its next event.
 class CompactedStream final : public StreamSource {
 public:
     using Retry = std::function<Task<std::optional<MessageStream>>(AssistantMessage refusal,
@@ -370,11 +374,9 @@ public:
 
     std::optional<StreamEvent> ready() override {
         if (has_begun_ && !last_) {
-            std::optional<StreamEvent> event = stream_.ready();
-            if (event && is_compacted_end(*event)) {
-                last_ = std::move(event);
-                return notice_event(provider_compaction());
-            }
+            std::optional<StreamEvent> event =
+                after_start_ ? std::exchange(after_start_, std::nullopt) : stream_.ready();
+            if (event) return delivered(std::move(*event));
             return event;
         }
         if (std::optional<StreamEvent> notice = next_notice()) return notice;
@@ -400,6 +402,10 @@ public:
                 continue;
             }
             if (last_) co_return std::move(*last_);
+            if (after_start_) {
+                StreamEvent event = std::move(*std::exchange(after_start_, std::nullopt));
+                co_return delivered(std::move(event));
+            }
             std::optional<StreamEvent> event = co_await stream_.next();
             if (!event)
                 throw Error(ErrorCode::protocol,
@@ -409,22 +415,35 @@ public:
                                     detail::is_overflow(event->partial.get());
             if (is_refusal) {
                 refusal_ = std::move(event);
+                start_.reset();
                 Notice notice;
                 notice.code = "context_overflow";
                 notice.text = "the conversation is too long for the model; compacting it ...";
                 notices_.push_back(std::move(notice));
                 continue;
             }
-            has_begun_ = has_begun_ || event->type != StreamEventType::notice;
-            if (is_compacted_end(*event)) {
-                last_ = std::move(event);
-                co_return notice_event(provider_compaction());
+            if (event->type == StreamEventType::notice) co_return std::move(*event);
+            if (retry_ && !has_begun_ && event->type == StreamEventType::start) {
+                start_ = std::move(event);
+                continue;
             }
-            co_return std::move(*event);
+            has_begun_ = true;
+            if (start_) {
+                after_start_ = std::move(event);
+                co_return std::move(*std::exchange(start_, std::nullopt));
+            }
+            co_return delivered(std::move(*event));
         }
     }
 
 private:
+    /// Returns the event, or the notice that precedes it.
+    StreamEvent delivered(StreamEvent event) {
+        if (!is_compacted_end(event)) return event;
+        last_ = std::move(event);
+        return notice_event(provider_compaction());
+    }
+
     std::optional<StreamEvent> next_notice() {
         if (notices_.empty()) return std::nullopt;
         StreamEvent event = notice_event(std::move(notices_.front()));
@@ -436,7 +455,9 @@ private:
     std::deque<Notice> notices_;
     Retry retry_;
     std::optional<StreamEvent> refusal_;
-    std::optional<StreamEvent> last_;  ///< after a notice
+    std::optional<StreamEvent> start_;        ///< held back
+    std::optional<StreamEvent> after_start_;  ///< the event that has released it
+    std::optional<StreamEvent> last_;         ///< after a notice
     bool has_begun_ = false;
 };
 

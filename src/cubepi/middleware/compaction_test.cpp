@@ -273,6 +273,54 @@ TEST(Compaction, D112_Overflow_RequestIsRepeatedOnce) {
     EXPECT_EQ(chat.helper.seen.size(), 1u);
 }
 
+/// There are servers that begin an answer before they refuse: listeners see one answer, whose start precedes it.
+TEST(Compaction, D112_OverflowAfterStart_RequestIsRepeatedOnce) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    CompactedChat chat(std::move(options));
+    chat.main.window = 3'000;
+    chat.main.begins = true;
+    chat.open();
+    std::size_t starts = 0;
+    std::size_t ends = 0;
+    const Subscription listener = chat.agent->subscribe([&](const AgentEvent& event) {
+        const auto* start = event.get_if<MessageStartEvent>();
+        const auto* end = event.get_if<MessageEndEvent>();
+        if (start && start->message.assistant()) ++starts;
+        if (end && end->message.assistant()) ++ends;
+        EXPECT_LE(starts - ends, 1u);
+    });
+    EXPECT_EQ(chat.fill().details.at("reason"), Json("overflow"));
+    EXPECT_EQ(chat.agent->state().messages.back().assistant()->error_message.str(), "");
+    EXPECT_EQ(chat.helper.seen.size(), 1u);
+    EXPECT_EQ(starts, ends);
+    EXPECT_EQ(starts, chat.main.seen.size() - 1) << "nothing of the refused answer";
+}
+
+/// A request that fills the window has an answer that is cut off: the next one is compacted first, once.
+TEST(Compaction, D112_AnswerCutByWindow_IsCompactedBeforeNext) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    CompactedChat chat(std::move(options));
+    bool is_full = false;
+    chat.main = Server([&is_full](const ModelRequest&) {
+        AssistantMessage answer = says("Half");
+        if (is_full) answer.stop_reason = stop_reason::shared("model_context_window_exceeded");
+        return answer;
+    });
+    for (int i = 0; i < 6; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
+    is_full = true;
+    EXPECT_TRUE(chat.prompt("more"));
+    EXPECT_TRUE(chat.helper.seen.empty());
+    is_full = false;
+    EXPECT_TRUE(chat.prompt("again"));
+    ASSERT_EQ(chat.notices->with("compaction").size(), 1u);
+    EXPECT_TRUE(chat.notices->with("compaction")[0].details.at("compacted").as_bool());
+    EXPECT_LT(chat.main.seen.back().messages.size(), 10u);
+    EXPECT_TRUE(chat.prompt("and again"));
+    EXPECT_EQ(chat.helper.seen.size(), 1u);
+}
+
 TEST(Compaction, D112_OverflowWithFailedSummary_UsesTheFallback) {
     CompactionOptions options;
     options.max_tokens_before_compact = 1'000'000;
@@ -340,6 +388,16 @@ TEST(Compaction, D112_BadSummaries_AreFailuresThenFallback) {
     const std::vector<Server::Answer> bad = {
         [](const ModelRequest&) { return says(" \n"); },
         [](const ModelRequest&) { return calls("read", {}, "c"); },
+        [](const ModelRequest&) {
+            AssistantMessage answer = says("The first half");
+            answer.stop_reason = stop_reason::shared(stop_reason::length);
+            return answer;
+        },
+        [](const ModelRequest&) {
+            AssistantMessage answer = says("The first half");
+            answer.stop_reason = stop_reason::shared("abort");
+            return answer;
+        },
         [](const ModelRequest&) { return says(words("larger", 60'000)); },
         [](const ModelRequest&) {
             AssistantMessage answer = says("partial");

@@ -47,9 +47,15 @@ public:
     MessageStream stream(ModelRequest request) override {
         class Source final : public StreamSource {
         public:
-            explicit Source(AssistantMessage answer) : answer_(std::move(answer)) {}
+            Source(AssistantMessage answer, bool begins)
+                : answer_(std::move(answer)), begins_(begins) {}
             Task<StreamEvent> next() override {
                 StreamEvent event;
+                if (std::exchange(begins_, false)) {
+                    event.type = StreamEventType::start;
+                    event.partial = PartialMessage(Message(AssistantMessage()));
+                    co_return event;
+                }
                 const bool failed = answer_.stop_reason == stop_reason::error;
                 event.type = failed ? StreamEventType::error : StreamEventType::done;
                 event.partial = PartialMessage(Message(std::move(answer_)));
@@ -58,6 +64,7 @@ public:
 
         private:
             AssistantMessage answer_;
+            bool begins_;
         };
         std::int64_t tokens = fixed + static_cast<std::int64_t>(
                                           static_cast<double>(bytes_of(request)) / bytes_per_token);
@@ -72,13 +79,14 @@ public:
             answer.error = SharedValue<ErrorInfo>(std::move(info));
         } else {
             if (window > 0 && tokens > window) tokens = window - 7;
+            if (counts) tokens = counts(seen.size());
             answer = answer_(request);
             answer.usage.emplace();
             answer.usage->input_tokens = tokens;
             answer.usage->output_tokens = 10;
         }
         answer.model_id = request.model.id;
-        return MessageStream(std::make_unique<Source>(std::move(answer)));
+        return MessageStream(std::make_unique<Source>(std::move(answer), begins));
     }
 
     std::vector<ModelRequest> seen;
@@ -88,6 +96,8 @@ public:
     double bytes_per_token = 4;
     bool cuts = false;
     bool names_window = true;
+    bool begins = false;  ///< answers and refusals have a start
+    std::function<std::int64_t(std::size_t call)> counts = {};  ///< what it reports instead
 
 private:
     Answer answer_;

@@ -184,6 +184,29 @@ TEST(Compaction, D111_ServerCutsSilently_IsNoticed) {
     EXPECT_LT(bytes_of(chat.main.seen.back()), 4'000u * 4) << "requests stay below the cut";
 }
 
+/// There are servers that report the same count for each request, or any.
+TEST(Compaction, D111_CountsThatDoNotGrow_AreIgnored) {
+    const std::vector<std::vector<std::int64_t>> reports = {
+        {9},
+        {300},
+        {5'000},
+        {1'200, 310, 290, 305},
+        {5'000, 4'990, 5'010, 4'980},
+        {40'000, 2'600, 40'000, 2'600, 40'000, 2'600, 40'000, 2'600}};
+    for (const std::vector<std::int64_t>& report : reports) {
+        CompactionOptions options;
+        options.max_tokens_before_compact = 1'000'000;
+        CompactedChat chat(std::move(options));
+        chat.main.counts = [&report](std::size_t call) {
+            return report[std::min(call, report.size()) - 1];
+        };
+        for (int i = 0; i < 12; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'000)));
+        EXPECT_TRUE(chat.notices->with("context_cut").empty()) << report.front();
+        EXPECT_TRUE(chat.notices->with("compaction").empty()) << report.front();
+        EXPECT_EQ(chat.main.seen.back().messages.size(), 23u);
+    }
+}
+
 /// The same history with fewer tools and a shorter system prompt is a smaller request.
 TEST(Compaction, D111_SmallerPrompt_IsNotACut) {
     CompactionOptions options;

@@ -419,8 +419,12 @@ SubagentResult SubagentRun::finished(RunResult ended) {
         return std::move(result_);
     }
     const MessageList& messages = ended.new_messages;
-    const AssistantMessage* const last = messages.empty() ? nullptr : messages.back().assistant();
-    if (last) result_.error = answer_end_text(*last);
+    for (std::size_t i = messages.size(); i > 0; --i) {
+        const AssistantMessage* const last = messages[i - 1].assistant();
+        if (!last) continue;
+        result_.error = answer_end_text(*last);
+        break;
+    }
     return std::move(result_);
 }
 

@@ -69,13 +69,12 @@ std::string_view to_string(AnswerEnd end) noexcept {
 }
 
 AnswerEnd answer_end(const AssistantMessage& answer) {
-    if (answer.has_tool_calls()) return AnswerEnd::complete;
     const std::string word = detail::letters_of(answer.stop_reason);
     if (is_one_of(word, limit_words)) return AnswerEnd::cut_off;
     if (is_one_of(word, window_words)) return AnswerEnd::context_window;
     if (answer.is_refusal() || is_one_of(word, refusal_words)) return AnswerEnd::refused;
     if (!is_one_of(word, complete_words)) return AnswerEnd::incomplete;
-    return has_content(answer) ? AnswerEnd::complete : AnswerEnd::empty;
+    return answer.has_tool_calls() || has_content(answer) ? AnswerEnd::complete : AnswerEnd::empty;
 }
 
 std::string answer_end_text(const AssistantMessage& answer) {
@@ -100,11 +99,6 @@ std::string answer_end_text(const AssistantMessage& answer) {
 
 bool is_paused(const AssistantMessage& answer) noexcept {
     return answer.stop_reason == "pause_turn" && !answer.has_tool_calls();
-}
-
-bool is_output_limit(std::string_view stop_reason) {
-    return stop_reason == stop_reason::length ||
-           is_one_of(detail::letters_of(stop_reason), limit_words);
 }
 
 std::string detail::server_stop_reason(std::string_view word) {

@@ -21,8 +21,8 @@ enum class AnswerEnd : std::uint8_t {
 /// "complete", "cut_off", ...
 std::string_view to_string(AnswerEnd end) noexcept;
 
-/// Returns how an answer that did not fail ended. Only stop reasons that are known to mean so are `complete`. An answer with
-/// tool calls is complete: the run continues, or a tool has ended it.
+/// Returns how an answer that did not fail ended. Only stop reasons that are known to mean so are `complete`. The tool calls of
+/// other answers are not executed (D3).
 AnswerEnd answer_end(const AssistantMessage& answer);
 /// Describes an answer that is not complete, with its stop reason: "the answer was cut off ... (stop reason 'length')".
 /// Returns an empty text for a complete one.
@@ -31,9 +31,6 @@ std::string answer_end_text(const AssistantMessage& answer);
 /// Returns whether the answer waits for a request with itself as the last message, by which a run continues it: Anthropic's
 /// `pause_turn`, after a server tool that takes long.
 bool is_paused(const AssistantMessage& answer) noexcept;
-/// Returns whether the stop reason means that the answer reached the output limit, so that the arguments of its calls may be
-/// cut off (D3).
-bool is_output_limit(std::string_view stop_reason);
 
 namespace detail {
 /// Returns the stop reason for the word of a server: at most 64 printable ASCII characters, and none of the words by which the

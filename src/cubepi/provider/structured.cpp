@@ -345,7 +345,7 @@ std::optional<StructuredOutputError> AnswerForm::failure_of(
         const std::string why = details.provider_error->what();
         return error(StructuredFailure::provider, code, why, std::move(details));
     }
-    if (answer.is_refusal() || answer_end(answer) == AnswerEnd::refused) {
+    if (answer_end(answer) == AnswerEnd::refused) {
         const std::string refusal = answer.text();
         return error(
             StructuredFailure::refused, ErrorCode::content_filtered,
@@ -359,13 +359,13 @@ std::optional<StructuredOutputError> AnswerForm::failure_of(
         const auto* call = std::get_if<ToolCall>(&block);
         if (!call || !call->extra.find("raw_arguments")) judged.content.push_back(block);
     }
-    const bool at_limit = is_output_limit(answer.stop_reason);
     const AnswerEnd end = answer_end(judged);
-    const bool ended = end == AnswerEnd::complete || end == AnswerEnd::empty || is_paused(judged);
-    if (ended && !at_limit) return std::nullopt;
+    if (end == AnswerEnd::complete || end == AnswerEnd::empty || is_paused(judged))
+        return std::nullopt;
     const std::string why =
-        at_limit ? "the answer reached its token limit; raise Model::max_tokens, or request less"
-                 : answer_end_text(judged);
+        end == AnswerEnd::cut_off
+            ? "the answer reached its token limit; raise Model::max_tokens, or request less"
+            : answer_end_text(judged);
     const std::string begin = in_quotes(raw_text(answer));
     return error(StructuredFailure::cut_off,
                  end == AnswerEnd::incomplete ? ErrorCode::provider : ErrorCode::limit,

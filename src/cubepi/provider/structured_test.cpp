@@ -299,6 +299,8 @@ TEST(Structured, D87_AnswerEndedByServer_IsFinal) {
         EXPECT_EQ(error.failure(), StructuredFailure::cut_off);
         EXPECT_EQ(error.attempts(), 1);
         EXPECT_EQ(failure_of(faux.model()).attempts(), 1);
+        faux.set_responses({faux_assistant_message(answer_call({{"city", "Os"}}), reason)});
+        EXPECT_EQ(failure_of(faux.model()).failure(), StructuredFailure::cut_off);
     }
 }
 

@@ -276,7 +276,7 @@ std::string describe_problem(const JsonTextError& error, std::size_t size) {
 }  // namespace
 
 ParsedArguments parse_arguments(std::string_view text) {
-    if (text.find_first_not_of(blanks) == std::string_view::npos) return ParsedArguments{};
+    if (text.empty()) return ParsedArguments{};
 
     JsonTextError error;
     Json value = parse_json(text, error);

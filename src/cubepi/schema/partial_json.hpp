@@ -10,7 +10,7 @@ namespace cubepi {
 
 /// The result of parsing the arguments of a tool call.
 enum class ArgumentsState : std::uint8_t {
-    exact,     ///< valid JSON (or blank, which is {})
+    exact,     ///< valid JSON (or an empty text, which is {})
     repaired,  ///< valid JSON after repair_json()
     closed,    ///< truncated JSON was completed, or invalid UTF-8 replaced: data is missing
     invalid,   ///< not an object; `value` is {}

@@ -347,8 +347,8 @@ Task<void> ToolBatch::prepare_and_note_change(Call& call) {
 Task<void> ToolBatch::prepare(Call& call) {
     call.state = State::preparing;
     if (core_.questions()) call.kill = std::stop_source();
-    if (is_output_limit(assistant_.stop_reason)) {
-        refuse(call, std::string(cut_off_text));
+    if (answer_end(assistant_) != AnswerEnd::complete) {
+        refuse_incomplete(call);
     } else if (core_.stopped()) {
         refuse_aborted(call);
     } else if (core_.parts().hooks->resolve_tool_call) {
@@ -487,6 +487,18 @@ constexpr std::string_view unannounced_text =
 void ToolBatch::refuse(Call& call, std::string text) {
     call.result = AgentToolResult::error(std::move(text));
     call.state = State::refused;
+}
+
+/// Refuses a call of an answer that is not known to be complete (D3). Its run ends if the model or a filter has refused.
+void ToolBatch::refuse_incomplete(Call& call) {
+    const AnswerEnd end = answer_end(assistant_);
+    if (end == AnswerEnd::cut_off) return refuse(call, std::string(cut_off_text));
+    std::string text = answer_end_text(assistant_) + ". The call was not executed.";
+    text.front() = 'T';
+    const bool is_refusal = end == AnswerEnd::refused;
+    if (!is_refusal) text += " Make it again.";
+    refuse(call, std::move(text));
+    if (is_refusal) call.result.terminate = true;
 }
 
 void ToolBatch::refuse_aborted(Call& call) {

@@ -160,6 +160,7 @@ private:
     void on_stop();
     void kill_running();
     void refuse(Call& call, std::string text);
+    void refuse_incomplete(Call& call);
     void refuse_aborted(Call& call);
     void refuse_unannounced(Call& call);
     template <class T>

@@ -16,6 +16,8 @@ constexpr std::size_t most_calls = 8;
 constexpr std::size_t fewest_calls = 3;
 constexpr std::size_t most_learned = 200;  // messages before the request, read for the scale
 constexpr std::int64_t image_tokens = 1'500;
+constexpr std::int64_t smallest_window = 1'024;
+constexpr double largest_scale = 4;
 
 std::int64_t tokens_of(std::size_t bytes) { return static_cast<std::int64_t>(bytes / 2); }
 
@@ -131,6 +133,17 @@ void RequestEstimate::count(const Message& message, std::size_t index, std::size
 
 void RequestEstimate::note_call(std::int64_t reported, const SharedString& model, bool is_alike) {
     cut_at_.reset();
+    // More than any text has between two calls: at least one of the two counts is not that of the request.
+    const bool is_leap =
+        reported_ && static_cast<double>(reported - *reported_) >
+                         largest_scale * static_cast<double>(since_) + smallest_window;
+    if (!reported_ || model_ != model || !is_alike || is_leap) {
+        lowest_ = highest_ = reported;
+        rise_ = 0;
+    }
+    lowest_ = std::min(lowest_, reported);
+    highest_ = std::max(highest_, reported);
+    rise_ = std::max(rise_, reported - lowest_);
     if (reported_ && model_ == model && since_ > 0) {
         const std::int64_t grown = reported - *reported_;
         // A picture may cost a tenth of the estimate, or more than it: it neither misses nor says how the server counts text.
@@ -140,8 +153,9 @@ void RequestEstimate::note_call(std::int64_t reported, const SharedString& model
         missing_ = is_missing && is_alike ? missing_ + expected - explained : 0;
         // A request that is much smaller than the one before was made so by the caller.
         const bool falls = is_alike && grown + thinking_ < 0 && 2 * reported > *reported_;
-        if (falls || missing_ > 0.1 * static_cast<double>(reported)) {
-            cut_at_ = std::max(reported, *reported_);
+        const bool is_suspect = falls || missing_ > 0.1 * static_cast<double>(reported);
+        if (const std::int64_t at = std::max(reported, *reported_); is_suspect && may_be_cut(at)) {
+            cut_at_ = at;
             missing_ = 0;
         } else if (!is_missing && grown > 0 && pictures_ == 0) {
             growth_.push_back({grown, since_});
@@ -155,6 +169,12 @@ void RequestEstimate::note_call(std::int64_t reported, const SharedString& model
     ++calls_;
 }
 
+/// Returns whether the counts may be those of a server that cuts requests at that size: it is a size that windows have, no request
+/// was larger, and counts have grown to it. There are servers that report the same count, or any, for each request.
+bool RequestEstimate::may_be_cut(std::int64_t at) const {
+    return at >= smallest_window && 10 * at >= 9 * highest_ && 10 * rise_ >= at;
+}
+
 double RequestEstimate::scale() const {
     if (calls_ < fewest_calls || growth_.empty()) return 1;
     double reported = 0;
@@ -163,7 +183,7 @@ double RequestEstimate::scale() const {
         reported += static_cast<double>(one.reported);
         estimated += static_cast<double>(one.estimated);
     }
-    return std::clamp(reported / estimated, 0.1, 4.0);
+    return std::clamp(reported / estimated, 0.1, largest_scale);
 }
 
 std::int64_t RequestEstimate::tokens() const {

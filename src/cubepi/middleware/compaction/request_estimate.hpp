@@ -42,6 +42,7 @@ private:
     };
     void count(const Message& message, std::size_t index, std::size_t alike_from);
     void note_call(std::int64_t reported, const SharedString& model, bool is_alike);
+    bool may_be_cut(std::int64_t at) const;
     void forget_call();
 
     std::size_t seen_ = 0;
@@ -55,6 +56,10 @@ private:
     std::optional<std::int64_t> reported_ = {};
     std::size_t reported_at_ = 0;  ///< index of the answer
     SharedString model_;
+    // Of the calls that can be compared with the last one.
+    std::int64_t lowest_ = 0;
+    std::int64_t highest_ = 0;
+    std::int64_t rise_ = 0;           ///< the most by which a count was larger than an earlier one
     std::deque<Growth> growth_ = {};  ///< of the last calls
     bool is_edited_ = false;          ///< the endpoint has left out a part of the last request
     std::size_t calls_ = 0;

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include <cubepi/agent/transcript.hpp>
+#include <cubepi/provider/answer_end.hpp>
 
 namespace cubepi::detail {
 
@@ -242,6 +243,14 @@ std::int64_t CompactionRun::limit() const {
     }
     if (limit > 0) limit = std::max(limit, record_.raised);
     return limit;
+}
+
+bool CompactionRun::is_full() const {
+    for (std::size_t i = history_.size(); i > record_.made_at; --i) {
+        if (const AssistantMessage* answer = history_[i - 1].assistant())
+            return answer_end(*answer) == AnswerEnd::context_window;
+    }
+    return false;
 }
 
 std::int64_t CompactionRun::provider_limit() const {

@@ -69,6 +69,8 @@ public:
     std::int64_t provider_limit() const;
     /// Returns true if the next request reaches the limit.
     bool is_too_long() const { return limit() > 0 && estimate_.tokens() >= limit(); }
+    /// Returns true if the last answer was cut off because the window is full, and nothing was compacted since.
+    bool is_full() const;
 
     /// Compacts the history, or says why not. `extra` must be valid until the task has ended.
     static Task<CompactionReport> compact(std::shared_ptr<CompactionRun> run, CompactionWork work,

@@ -10,6 +10,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -75,10 +76,6 @@ constexpr std::size_t most_first_lines = 5;
 constexpr std::size_t longest_first_line = 120;
 constexpr std::size_t longest_earlier_summary = 4'000;
 
-bool is_blank(std::string_view text) {
-    return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
-}
-
 /// Returns the error of an answer, or an empty string if it is a summary.
 std::string problem_of(const AssistantMessage& answer) {
     if (!answer.error_message.empty()) return answer.error_message.str();
@@ -86,8 +83,7 @@ std::string problem_of(const AssistantMessage& answer) {
         return "the call ended as " + answer.stop_reason.str();
     if (answer.has_tool_calls()) return "the model called a tool instead of writing";
     if (answer.is_refusal()) return "the model refused to write";
-    if (is_blank(answer.text())) return "the model returned no text";
-    return {};
+    return answer_end_text(answer);
 }
 
 std::string request_text(const SummaryCall& call, std::size_t limit) {

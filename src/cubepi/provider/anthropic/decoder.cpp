@@ -239,6 +239,8 @@ void AnthropicDecoder::whole_message(const JsonObject& message, EventQueue& out)
             if (block.is_object()) start_block(index, block.get_object(), out);
             close(index++, out);
         }
+    } else if (const std::string_view text = string_member(message, "content"); !text.empty()) {
+        add(open_text(Kind::text, 0, out), text, out);
     }
     note_edits(message);
     end_message(message, out);

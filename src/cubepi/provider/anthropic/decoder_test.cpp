@@ -258,6 +258,9 @@ TEST(AnthropicDecoder, NonStreamedAnswer_IsRead) {
     EXPECT_EQ(it.message.text(), "Hi");
     EXPECT_EQ(it.message.tool_calls()[0]->arguments, JsonObject({{"a", 1}}));
     EXPECT_EQ(*it.message.usage->output_tokens, 4);
+    const Decoded plain =
+        decode("data: {\"type\":\"message\",\"content\":\"ok\",\"stop_reason\":\"end_turn\"}\n\n");
+    EXPECT_EQ(plain.message.text(), "ok");
 }
 
 TEST(AnthropicDecoder, EndWithoutStopReason_IsAnError) {

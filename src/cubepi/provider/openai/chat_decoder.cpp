@@ -180,7 +180,6 @@ private:
     void read_call(od::object call);
 
     EventReader reader_;
-    std::int64_t choice_ = -1;  ///< the index of the choice that is read; -1: none was received yet
     SplitText arguments_;
 };
 
@@ -237,15 +236,13 @@ void OpenAIChatChunkParser::read_usage(od::value& value) {
     if (auto usage = read_openai_usage(value.get_object(), chat_usage_names)) chunk.usage = usage;
 }
 
-/// Returns false for another choice than the first one received: if several were requested, only that one is used.
+/// Returns false for another choice than the first: if several were requested, only that one is used.
 bool OpenAIChatChunkParser::read_choice(od::object choice) {
     bool has_delta = false;
     bool another = false;
     each(choice, [&](const od::raw_json_string& key, od::value value) {
         if (is(key, "index")) {
-            const std::int64_t index = integer_of(value, -1);
-            if (choice_ < 0) choice_ = index;
-            another = index >= 0 && index != choice_;
+            another = integer_of(value, 0) > 0;
         } else if (is(key, "usage")) {
             read_usage(value);
         } else if (is(key, "delta")) {
@@ -547,14 +544,15 @@ void OpenAIChatDecoder::add_text(std::string_view text, bool refusal, EventQueue
     out.push(assembler_.text_delta(text_, text));
 }
 
-/// Whether a piece that carries the index of a call begins another one: there are servers that give every call the
-/// index 0, and some of those give no ids either.
+/// Whether a piece that carries the index or the id of a call begins another one: there are servers that set the index 0 in every
+/// call, and some of those set no ids either, or the same one.
 bool OpenAIChatDecoder::begins_another(const Call& call, const OpenAIChatCallPiece& piece) const {
-    if (!piece.id.empty() && !call.wire_id.empty()) return piece.id != call.wire_id;
+    const bool has_ids = !piece.id.empty() && !call.wire_id.empty();
+    if (has_ids && piece.id != call.wire_id) return true;
     if (piece.name.empty() || call.name.empty()) return false;
     const std::size_t first = piece.arguments.find_first_not_of(" \n\r\t");
     if (first == std::string_view::npos || piece.arguments[first] != '{') return false;
-    if (!call.has_arguments) return piece.name != call.name;
+    if (!call.has_arguments) return !has_ids && piece.name != call.name;
     if (!call.extent.is_closed()) return false;
     return parse_arguments(assembler_.raw_arguments(call.index)).state == ArgumentsState::exact;
 }
@@ -563,8 +561,9 @@ OpenAIChatDecoder::Call* OpenAIChatDecoder::find_call(const OpenAIChatCallPiece&
     if (piece.index < 0) {
         // Without an index the id says which call is meant, and without that it is the last one.
         if (!piece.id.empty()) {
-            for (Call& call : calls_) {
-                if (call.wire_id == piece.id) return &call;
+            for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
+                if (call->wire_id == piece.id)
+                    return begins_another(*call, piece) ? nullptr : &*call;
             }
             return nullptr;
         }

@@ -110,6 +110,44 @@ TEST(OpenAIChatDecoder, EqualIds_BecomeUnique) {
     EXPECT_FALSE(calls[2]->id.empty());
 }
 
+/// Two calls with the same id, at the same index or without one.
+TEST(OpenAIChatDecoder, EqualIdsAtOneIndex_AreSeparateCalls) {
+    for (const std::string index : {R"("index":0,)", ""}) {
+        const auto piece = [&index](const std::string& members, const std::string& arguments) {
+            return delta(R"("tool_calls":[{)" + index + members + R"("function":{"name":"f",)" +
+                         R"("arguments":")" + arguments + "\"}}]");
+        };
+        const std::string id = R"("id":"c",)";
+        const Decoded it = decode(piece(id, R"({\"x\":1})") + piece(id, R"({\"x\")") +
+                                  piece(id, ":2}") + piece(id, "") + finish("tool_calls"));
+        const auto calls = it.message.tool_calls();
+        ASSERT_EQ(calls.size(), 2u) << index;
+        EXPECT_EQ(calls[0]->id, "c");
+        EXPECT_EQ(calls[0]->arguments, JsonObject({{"x", 1}}));
+        EXPECT_NE(calls[1]->id, "c");
+        EXPECT_EQ(calls[1]->arguments, JsonObject({{"x", 2}}));
+        EXPECT_EQ(calls[1]->name, "f");
+    }
+}
+
+/// Of several choices only the first is used, wherever it is and whether the answer is streamed or not.
+TEST(OpenAIChatDecoder, OtherChoices_AreIgnored) {
+    const auto choice = [](const std::string& members, int index, const std::string& text) {
+        return R"({"index":)" + std::to_string(index) + ",\"" + members + R"(":{"content":")" +
+               text + R"("},"finish_reason":"stop"})";
+    };
+    for (const std::string member : {"delta", "message"}) {
+        const auto event = [](const std::string& choices) {
+            return "data: {\"id\":\"r\",\"choices\":[" + choices + "]}\n\n";
+        };
+        const std::string first = choice(member, 0, "first");
+        const std::string second = choice(member, 1, "second");
+        EXPECT_EQ(decode(event(second + "," + first)).message.text(), "first");
+        EXPECT_EQ(decode(event(first + "," + second)).message.text(), "first");
+        EXPECT_EQ(decode(event(second) + event(first)).message.text(), "first");
+    }
+}
+
 TEST(OpenAIChatDecoder, MissingIndexOrRepeatedName_KeepsCallsSeparate) {
     const Decoded it =
         decode(delta(R"("tool_calls":[{"id":"a","function":{"name":null,"arguments":"{\"x\""}}])") +

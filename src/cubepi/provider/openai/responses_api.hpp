@@ -133,6 +133,7 @@ private:
     std::size_t open_items_ = 0;
     std::int32_t blocks_ = 0;
     std::string reason_;
+    bool has_incomplete_call_ = false;  ///< an item says so itself
     bool finished_ = false;
     bool done_marker_ = false;
 };

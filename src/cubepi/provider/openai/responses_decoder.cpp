@@ -522,6 +522,7 @@ void OpenAIResponsesDecoder::close_call(Item& item, const JsonObject& given, Eve
     JsonObject members =
         unknown_members(given, {"type", "id", "status", "call_id", "name", "arguments"});
     if (!members.empty()) call.extra[responses_members_key] = std::move(members);
+    has_incomplete_call_ = has_incomplete_call_ || string_member(given, "status") == "incomplete";
     out.push(assembler_.toolcall_end(item.block, std::move(call), raw));
 }
 
@@ -579,6 +580,8 @@ void OpenAIResponsesDecoder::end(const OpenAIResponsesEvent& event, EventQueue& 
         reason_ = why.empty() || why == "max_output_tokens" ? stop_reason::length : why;
     } else if (!event.status.empty() && event.status != "completed") {
         reason_ = event.status;
+    } else if (has_incomplete_call_) {
+        reason_ = "incomplete";
     }
     finished_ = true;
 }

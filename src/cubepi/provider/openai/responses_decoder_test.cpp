@@ -193,6 +193,18 @@ TEST(OpenAIResponsesDecoder, IncompleteResponse_ReportsItsReason) {
     EXPECT_FALSE(filtered.message.usage);
 }
 
+TEST(OpenAIResponsesDecoder, D3_IncompleteCall_MakesTheAnswerIncomplete) {
+    std::string call = call_item("fc_1", "c1", "{}");
+    for (const std::string status : {"completed", "in_progress", "incomplete"}) {
+        const std::string ends =
+            call.substr(0, call.size() - 1) + R"(,"status":")" + status + "\"}";
+        const Decoded it =
+            decode(created + item("added", 0, call) + item("done", 0, ends) + ended("completed"));
+        EXPECT_EQ(it.message.tool_calls().size(), 1u);
+        EXPECT_EQ(it.message.stop_reason, status == "incomplete" ? "incomplete" : "tool_use");
+    }
+}
+
 TEST(OpenAIResponsesDecoder, D4_TruncatedArguments_RunNoTool) {
     const Decoded it = decode(
         created + item("added", 0, call_item("fc_1", "c1", "")) +
