@@ -212,8 +212,8 @@ TEST(History, D3_D87_RefusalWithCalls_EndsTheRun) {
 }
 
 TEST(History, D87_WordsForCompleteAnswers_ExecuteTheirCalls) {
-    for (const char* reason : {"tool_use", "tool_calls", "function_call", "stop", "STOP", "eos",
-                               "end_turn", "COMPLETE", "completed"}) {
+    for (const char* reason : {"tool_use", "tool_calls", "tools", "function_calls", "function_call",
+                               "stop", "STOP", "eos", "end_turn", "COMPLETE", "completed"}) {
         int ran = 0;
         EXPECT_EQ(run_call_that_ends(reason, ran).text(), "done") << reason;
         EXPECT_EQ(ran, 1) << reason;

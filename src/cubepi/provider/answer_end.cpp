@@ -73,7 +73,10 @@ AnswerEnd answer_end(const AssistantMessage& answer) {
     if (is_one_of(word, limit_words)) return AnswerEnd::cut_off;
     if (is_one_of(word, window_words)) return AnswerEnd::context_window;
     if (answer.is_refusal() || is_one_of(word, refusal_words)) return AnswerEnd::refused;
-    if (!is_one_of(word, complete_words)) return AnswerEnd::incomplete;
+    // Servers have many words for an answer that ends with calls: "tools", "function_calls", "tool_request".
+    const bool ends_with_calls =
+        answer.has_tool_calls() && (word.starts_with("tool") || word.starts_with("function"));
+    if (!ends_with_calls && !is_one_of(word, complete_words)) return AnswerEnd::incomplete;
     return answer.has_tool_calls() || has_content(answer) ? AnswerEnd::complete : AnswerEnd::empty;
 }
 
