@@ -81,12 +81,12 @@ std::optional<std::chrono::system_clock::time_point> parse_internet_time(std::st
 /// Reads the time until a limit is reset: a duration, or a time.
 std::optional<milliseconds> parse_reset(const std::string& text,
                                         std::chrono::system_clock::time_point now) {
-    constexpr milliseconds earliest_time(1'000'000'000);
+    constexpr milliseconds earliest_time(100'000'000);
     std::optional<std::chrono::system_clock::time_point> time = parse_internet_time(text);
     if (const auto wait = parse_wait(text, 1); !time && wait && *wait >= earliest_time) {
         // A number since 1970, of seconds or milliseconds.
         double number = std::strtod(text.c_str(), nullptr);
-        if (number >= 1e12) number /= 1000;
+        if (number >= 1e11) number /= 1000;
         time = std::chrono::system_clock::time_point(
             std::chrono::seconds(static_cast<std::int64_t>(std::min(number, 9e9))));
     }

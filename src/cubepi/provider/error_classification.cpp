@@ -114,7 +114,7 @@ constexpr std::array<std::string_view, 24> parameter_names = {
     "top_p",
     // In quotes, or before a part or a colon
     "logprobs", "metadata", "reasoning", "seed", "temperature", "thinking", "tools", "verbosity"};
-/// A text with one of these is about the length of a prompt, although the model is said not to take it.
+/// A text with one of these is about the length of a prompt that the model does not take.
 constexpr std::array<std::string_view, 6> length_forms = {"longer than*token", "more than*token",
                                                           "larger than*token", "exceeding*token",
                                                           "exceeding*context", "不支持超"};
