@@ -79,32 +79,34 @@ constexpr std::array<std::string_view, 12> parameter_kinds = {
     "extraforbidden",       "unrecognizedrequest", "invalidfunction",  "invalidschema"};
 /// Texts of rejections for other reasons, which may mention the context window: of an image, an account, a server that is
 /// overloaded, an output limit.
-constexpr std::array<std::string_view, 28> other_forms = {
+constexpr std::array<std::string_view, 31> other_forms = {
     // Overload
-    "try again later", "try again in", "please wait",
+    "try again later", "try again in", "please wait", "slow down", "concurren",
     // Accounts
-    "your tier", "your plan", "free plan", "subscription", "your account", "upgrade to", "billing",
-    "credits", "balance", "monthly", "usage limit", "per hour", "per second", "tpm", "频率", "配额",
-    "额度", "余额", "本月",
+    " tier", " plan", "permission", "entitled", "subscription", "your account", "upgrade to",
+    "billing", "credits", "balance", "monthly", "usage limit", "per hour", "per second", "tpm",
+    "频率", "配额", "额度", "余额", "本月",
     // Output limits, images
     "model's maximum output", "maximum allowed number of output tokens",
     "at most*completion tokens", "at most*output tokens", "image exceeds", "image dimensions"};
 /// Texts for a parameter that is refused.
-constexpr std::array<std::string_view, 44> parameter_forms = {
+constexpr std::array<std::string_view, 61> parameter_forms = {
     // Unknown ones
-    "unsupported parameter", "unsupported value", "unknown parameter",
+    "unsupported", "unknown parameter", "unknown option", "unknown property", "unknown key",
     "invalid parameter:", "invalid parameter '", "invalid parameter `", "valid parameter",
     "unrecognized", "not recognized", "unknown name", "unknown field", "unknown argument",
-    "unexpected parameter", "unexpected field", "unexpected keyword", "unexpected argument",
-    "was unexpected", "cannot find field", "is not defined", "additional properties",
-    "extra inputs", "extra fields", "invalid value", "invalid type",
+    "unexpected parameter", "unexpected field", "unexpected keyword", "unexpected property",
+    "unexpected argument", "was unexpected", "cannot find field", "is not defined",
+    "additional properties", "extra inputs", "extra fields", "invalid value", "invalid type",
     // Those that the model does not take
     "not support", "n't support", "not permitted", "not allowed", "not accept", "n't accept",
-    "deprecated", "not available", "does not exist",
+    "deprecated", "no longer", "has been removed", "not yet", "only available", "cannot be used",
+    "incompatible", "not available", "does not exist",
     // Invalid values
-    "should have at most", "input should be", "must be null", "must be one of", "must be greater",
-    "max_tokens must be", "max tokens must be", "function name", "tool name", "stop sequence",
-    "不支持"};
+    "is required", "missing required", "must be a ", "should be a ", "malformed", "invalid json",
+    "invalid schema", "invalid format", "should have at most", "input should be", "must be null",
+    "must be one of", "must be greater", "max_tokens must be", "max tokens must be",
+    "function name", "tool name", "stop sequence", "不支持"};
 /// Names of parameters that no text about the size of a conversation mentions.
 constexpr std::array<std::string_view, 24> parameter_names = {
     // Anywhere
@@ -147,23 +149,31 @@ constexpr std::array<std::string_view, 57> overflow_forms = {
     "n_keep*n_ctx", "prompt too long", "context overflow", "reached context length of"};
 
 /// A text for an overflow in other words names the prompt, an excess and a measure.
-constexpr std::array<std::string_view, 13> prompt_words = {
-    "prompt", "input", "conversation", "messages", "your message", "your context", "history",
-    "请求",   "输入",  "对话",         "会话",     "消息",         "提示"};
-constexpr std::array<std::string_view, 28> excess_words = {
+constexpr std::array<std::string_view, 19> prompt_words = {
+    "prompt",         "input",        "conversation", "messages",
+    "your message",   "your context", "history",      "request exceed",
+    "request is too", "request too",  "request has",  "request contains",
+    "请求",           "输入",         "輸入",         "对话",
+    "会话",           "消息",         "提示"};
+constexpr std::array<std::string_view, 29> excess_words = {
     "exceed",      "too long",     "too large", "too big",      "too many",  "longer than",
     "larger than", "greater than", "more than", "at most",      "up to",     "must be less",
     "must be <",   "beyond",       "surpass",   "over the",     "above the", "limit is",
     "maximum is",  "context is",   "fit in",    "only support", "overflow",  "超",
-    "过长",        "太长",         "过多",      "大于"};
+    "过长",        "過長",         "太长",      "过多",         "大于"};
 constexpr std::array<std::string_view, 7> measure_words = {"token", "length", "context", "window",
                                                            "长度",  "上下文", "字数"};
 /// Without a measure.
-constexpr std::array<std::string_view, 12> too_long_forms = {
-    "conversation too long", "conversation is too long", "messages too long",
-    "messages are too long", "prompt too large",         "prompt is too large",
-    "input too large",       "input is too large",       "context too long",
-    "context is too long",   "history too long",         "history is too long"};
+constexpr std::array<std::string_view, 18> too_long_forms = {
+    "conversation too long", "shorten your",
+    "shorten the",           "context limit reached",
+    "context is full",       "context window is full",
+    "out of context",        "conversation is too long",
+    "messages too long",     "messages are too long",
+    "prompt too large",      "prompt is too large",
+    "input too large",       "input is too large",
+    "context too long",      "context is too long",
+    "history too long",      "history is too long"};
 /// Content whose own size is limited.
 constexpr std::array<std::string_view, 10> other_content = {
     "image", "audio",    "video",  "attachment", " media",
@@ -181,8 +191,9 @@ bool names_prompt(std::string text) {
 bool states_excess(const std::string& text) {
     if (matches_one(text, other_content)) return false;
     if (matches_one(text, too_long_forms)) return true;
-    const bool has_subject = names_prompt(text) || matches(text, "requested*token") ||
-                             matches(text, "total*token") || has(text, "sequence length");
+    constexpr std::array<std::string_view, 6> sizes = {
+        "requested*token", "total*token", "sequence length", "model's", "model limit", "模型"};
+    const bool has_subject = names_prompt(text) || matches_one(text, sizes);
     return has_subject && matches_one(text, excess_words) && matches_one(text, measure_words);
 }
 
@@ -725,8 +736,8 @@ bool refuses_thinking(const EndpointFailure& failure) {
     const bool names_parameter = has(words, "budget") || has(words, "effort") ||
                                  has(words, "thinking.type") || has(words, "reasoning.");
     if (!names_thinking || names_parameter) return false;
-    for (const std::string_view word :
-         {"block", "item", "tag ", "decrypt", "verif", "earlier", "previous", "history"}) {
+    for (const std::string_view word : {"block", "item", "tag ", "decrypt", "verif", "content",
+                                        "assistant", "earlier", "history"}) {
         if (has(words, word)) return true;
     }
     return names_place(words);
