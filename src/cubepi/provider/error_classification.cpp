@@ -712,9 +712,11 @@ bool refuses_image(const EndpointFailure& failure) {
     if (!may_refuse_content(status)) return false;
     const std::string words = words_of(failure);
     for (const std::string_view word :
-         {"image", " vision", "visual",     "multimodal", "multi-modal", "modalit",      "picture",
-          "pixel", "mmproj",  "filedata",   "file_data",  "file uri",    "provided url", " media",
-          "mime",  "base64",  "attachment", "text-only",  "图片",        "图像"}) {
+         {"image",        " vision",      "visual",   "multimodal",  "multi-modal",  "modalit",
+          "picture",      "pixel",        "mmproj",   "filedata",    "file_data",    "file uri",
+          "provided url", " media",       "mime",     "base64",      "attachment",   "text-only",
+          "content type", "content part", "['text']", "be a string", "valid string", "got an array",
+          "图片",         "图像"}) {
         if (has(words, word)) return true;
     }
     if (status != 400 && status != 415 && status != 422) return false;

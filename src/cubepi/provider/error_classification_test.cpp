@@ -362,6 +362,8 @@ TEST(Classification, D89_RefusedImage_IsRecognizedInManyWords) {
         "messages.2.content.1: type must be one of ['text']",
         "Invalid type for 'input[3].output': expected a string, but got an array instead.",
         "Unknown name \"parts\" at 'contents[2].parts[0].function_response': Cannot find field.",
+        "Unsupported content type",
+        "content must be a string",
         "bad request",
     };
     for (const char* text : images) {
