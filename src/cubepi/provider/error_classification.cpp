@@ -79,18 +79,18 @@ constexpr std::array<std::string_view, 12> parameter_kinds = {
     "extraforbidden",       "unrecognizedrequest", "invalidfunction",  "invalidschema"};
 /// Texts of rejections for other reasons, which may mention the context window: of an image, an account, a server that is
 /// overloaded, an output limit.
-constexpr std::array<std::string_view, 31> other_forms = {
+constexpr std::array<std::string_view, 34> other_forms = {
     // Overload
     "try again later", "try again in", "please wait", "slow down", "concurren",
     // Accounts
-    " tier", " plan", "permission", "entitled", "subscription", "your account", "upgrade to",
-    "billing", "credits", "balance", "monthly", "usage limit", "per hour", "per second", "tpm",
-    "频率", "配额", "额度", "余额", "本月",
+    " tier", " plan", "permission", "entitled", "subscription", "your account", "organization",
+    "allot", "upgrade to", "billing", "credits", "balance", "monthly", "usage limit", "per hour",
+    "per second", "tpm", "频率", "配额", "额度", "余额", "本月", "账户",
     // Output limits, images
     "model's maximum output", "maximum allowed number of output tokens",
     "at most*completion tokens", "at most*output tokens", "image exceeds", "image dimensions"};
 /// Texts for a parameter that is refused.
-constexpr std::array<std::string_view, 61> parameter_forms = {
+constexpr std::array<std::string_view, 66> parameter_forms = {
     // Unknown ones
     "unsupported", "unknown parameter", "unknown option", "unknown property", "unknown key",
     "invalid parameter:", "invalid parameter '", "invalid parameter `", "valid parameter",
@@ -103,19 +103,35 @@ constexpr std::array<std::string_view, 61> parameter_forms = {
     "deprecated", "no longer", "has been removed", "not yet", "only available", "cannot be used",
     "incompatible", "not available", "does not exist",
     // Invalid values
-    "is required", "missing required", "must be a ", "should be a ", "malformed", "invalid json",
-    "invalid schema", "invalid format", "should have at most", "input should be", "must be null",
-    "must be one of", "must be greater", "max_tokens must be", "max tokens must be",
-    "function name", "tool name", "stop sequence", "不支持"};
+    "is required", "missing required", "must be a ", "should be a ", "must be an ", "should be an ",
+    "must provide", "'n'", "`n`", "malformed", "invalid json", "invalid schema", "invalid format",
+    "should have at most", "input should be", "must be null", "must be one of", "must be greater",
+    "max_tokens must be", "max tokens must be", "function name", "tool name", "stop sequence",
+    "不支持"};
 /// Names of parameters that no text about the size of a conversation mentions.
-constexpr std::array<std::string_view, 24> parameter_names = {
-    // Anywhere
-    "budget_tokens", "cache_control", "context_management", "frequency_penalty", "logit_bias",
-    "parallel_tool_calls", "presence_penalty", "prompt_cache_key", "reasoning_effort",
-    "response_format", "service_tier", "stream_options", "thinking_budget", "tool_choice", "top_k",
-    "top_p",
-    // In quotes, or before a part or a colon
-    "logprobs", "metadata", "reasoning", "seed", "temperature", "thinking", "tools", "verbosity"};
+constexpr std::array<std::string_view, 20> parameter_names = {"budget_tokens",
+                                                              "cache_control",
+                                                              "context_management",
+                                                              "frequency_penalty",
+                                                              "logit_bias",
+                                                              "parallel_tool_calls",
+                                                              "presence_penalty",
+                                                              "prompt_cache_key",
+                                                              "reasoning_effort",
+                                                              "response_format",
+                                                              "service_tier",
+                                                              "stream_options",
+                                                              "thinking_budget",
+                                                              "tool_choice",
+                                                              "top_k",
+                                                              "top_p",
+                                                              "logprobs",
+                                                              "seed",
+                                                              "temperature",
+                                                              "verbosity"};
+/// Names that are other words too, unless they are in quotes or before a part or a colon.
+constexpr std::array<std::string_view, 4> parameter_words = {"metadata", "reasoning", "thinking",
+                                                             "tools"};
 /// A text with one of these is about the length of a prompt that the model does not take.
 constexpr std::array<std::string_view, 6> length_forms = {"longer than*token", "more than*token",
                                                           "larger than*token", "exceeding*token",
@@ -155,25 +171,47 @@ constexpr std::array<std::string_view, 19> prompt_words = {
     "request is too", "request too",  "request has",  "request contains",
     "请求",           "输入",         "輸入",         "对话",
     "会话",           "消息",         "提示"};
-constexpr std::array<std::string_view, 29> excess_words = {
-    "exceed",      "too long",     "too large", "too big",      "too many",  "longer than",
-    "larger than", "greater than", "more than", "at most",      "up to",     "must be less",
-    "must be <",   "beyond",       "surpass",   "over the",     "above the", "limit is",
-    "maximum is",  "context is",   "fit in",    "only support", "overflow",  "超",
-    "过长",        "過長",         "太长",      "过多",         "大于"};
+constexpr std::array<std::string_view, 30> excess_words = {
+    "exceed",   "too long",     "too large",   "too big",      "too high",     "above",
+    "too many", "longer than",  "larger than", "greater than", "more than",    "at most",
+    "up to",    "must be less", "must be <",   "beyond",       "surpass",      "over the",
+    "limit is", "maximum is",   "context is",  "fit in",       "only support", "overflow",
+    "超",       "过长",         "過長",        "太长",         "过多",         "大于"};
 constexpr std::array<std::string_view, 7> measure_words = {"token", "length", "context", "window",
                                                            "长度",  "上下文", "字数"};
 /// Without a measure.
-constexpr std::array<std::string_view, 18> too_long_forms = {
-    "conversation too long", "shorten your",
-    "shorten the",           "context limit reached",
-    "context is full",       "context window is full",
-    "out of context",        "conversation is too long",
-    "messages too long",     "messages are too long",
-    "prompt too large",      "prompt is too large",
-    "input too large",       "input is too large",
-    "context too long",      "context is too long",
-    "history too long",      "history is too long"};
+constexpr std::array<std::string_view, 32> too_long_forms = {"conversation too long",
+                                                             "input exceed",
+                                                             "messages exceed",
+                                                             "conversation exceed",
+                                                             "text is too long",
+                                                             "text too long",
+                                                             "对话*太长",
+                                                             "对话*过长",
+                                                             "上下文*过长",
+                                                             "上下文*太长",
+                                                             "请求*过长",
+                                                             "消息*过长",
+                                                             "输入*太长",
+                                                             "文本长度*超",
+                                                             "token*超",
+                                                             "shorten your",
+                                                             "shorten the",
+                                                             "context limit reached",
+                                                             "context is full",
+                                                             "context window is full",
+                                                             "out of context",
+                                                             "conversation is too long",
+                                                             "messages too long",
+                                                             "messages are too long",
+                                                             "prompt too large",
+                                                             "prompt is too large",
+                                                             "input too large",
+                                                             "input is too large",
+                                                             "context too long",
+                                                             "context is too long",
+                                                             "history too long",
+                                                             "history is too long"};
 /// Content whose own size is limited.
 constexpr std::array<std::string_view, 10> other_content = {
     "image", "audio",    "video",  "attachment", " media",
@@ -191,31 +229,35 @@ bool names_prompt(std::string text) {
 bool states_excess(const std::string& text) {
     if (matches_one(text, other_content)) return false;
     if (matches_one(text, too_long_forms)) return true;
-    constexpr std::array<std::string_view, 6> sizes = {
-        "requested*token", "total*token", "sequence length", "model's", "model limit", "模型"};
+    constexpr std::array<std::string_view, 12> sizes = {
+        "requested*token", "total*token",     "token count", "number of token",
+        "sequence length", "maximum context", "n_ctx",       "model's",
+        "model limit",     "this model",      "the model",   "模型"};
     const bool has_subject = names_prompt(text) || matches_one(text, sizes);
     return has_subject && matches_one(text, excess_words) && matches_one(text, measure_words);
 }
 
 bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-/// Returns whether a text has a name of `parameter_names`.
-bool has_parameter(std::string_view text, std::string_view name) {
+/// Returns whether a text has a name of a parameter as a whole word.
+bool has_parameter(std::string_view text, std::string_view name, bool is_other_word) {
     for (std::size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
         const std::string_view after = text.substr(at + name.size());
-        const bool is_part = (at > 0 && is_name_part(text[at - 1])) ||
-                             (!after.empty() && is_name_part(after.front()));
-        if (is_part) continue;
-        if (has(name, "_")) return true;
-        if (!after.empty() && has("'`\"[:", after.substr(0, 1))) return true;
-        if (after.size() > 1 && after.front() == '.' && is_name_part(after[1])) return true;
+        const char next = after.empty() ? ' ' : after.front();
+        if (is_name_part(next) || (at > 0 && is_name_part(text[at - 1]))) continue;
+        if (!is_other_word || has("'`\"[:", std::string_view(&next, 1))) return true;
+        if (next == '.' && after.size() > 1 && is_name_part(after[1])) return true;
     }
     return false;
 }
 
 bool names_parameter(std::string_view text) {
-    return std::any_of(parameter_names.begin(), parameter_names.end(),
-                       [text](std::string_view name) { return has_parameter(text, name); });
+    const auto has_name = [text](std::string_view name) {
+        return has_parameter(text, name, false);
+    };
+    const auto has_word = [text](std::string_view name) { return has_parameter(text, name, true); };
+    return std::any_of(parameter_names.begin(), parameter_names.end(), has_name) ||
+           std::any_of(parameter_words.begin(), parameter_words.end(), has_word);
 }
 
 /// The beginnings of paths in a request that are about its messages.
