@@ -778,10 +778,11 @@ bool refuses_thinking(const EndpointFailure& failure) {
     }
     const bool names_thinking = has(words, "thinking") || has(words, "reasoning");
     const bool names_parameter = has(words, "budget") || has(words, "effort") ||
-                                 has(words, "thinking.type") || has(words, "reasoning.");
+                                 has(words, "thinking.type") || has(words, "reasoning.summary");
     if (!names_thinking || names_parameter) return false;
-    for (const std::string_view word : {"block", "item", "tag ", "decrypt", "verif", "content",
-                                        "assistant", "earlier", "history"}) {
+    for (const std::string_view word :
+         {"block", "item", "tag ", "decrypt", "verif", "variant", "unexpected", "found", "content",
+          "assistant", "earlier", "history"}) {
         if (has(words, word)) return true;
     }
     return names_place(words);

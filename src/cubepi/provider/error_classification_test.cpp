@@ -403,8 +403,8 @@ TEST(Classification, D89_RefusedThinking_IsRecognizedInManyWords) {
           "expected tags: 'text', 'tool_use'",
           "thinking blocks are not supported by this model",
           "Extra inputs are not permitted: messages.1.content.0.thinking",
-          "reasoning item could not be decrypted", "Decryption of the reasoning failed",
-          "input[1]: unsupported item type 'reasoning'",
+          "unknown variant `thinking`, expected `text`", "reasoning item could not be decrypted",
+          "Decryption failed for the reasoning.", "input[1]: unsupported item type 'reasoning'",
           "property 'messages.2' : property 'reasoning_content' is unsupported"}) {
         failure.message = text;
         EXPECT_TRUE(refuses_thinking(failure)) << text;
