@@ -540,7 +540,14 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers, st
     };
     EndpointFailure failure;
     failure.status = status;
-    if (hints.delay) failure.retry_after = seconds(*hints.delay);
+    // CubePi reports the seconds, also where milliseconds decide.
+    std::string_view header = headers.get("retry-after");
+    const std::optional<double> stated = read_duration(header);
+    if (stated && header.empty()) {
+        failure.retry_after = stated;
+    } else if (hints.delay) {
+        failure.retry_after = seconds(*hints.delay);
+    }
     JsonTextError error;
     const Json value = parse_json(body, error);
     if (!error) {
