@@ -89,7 +89,9 @@ HttpRequest list_request(const Endpoint& endpoint, const std::string& page) {
 
 [[noreturn]] void throw_refused(const Endpoint& endpoint, const HttpResponse& response,
                                 const std::string& body) {
-    const EndpointFailure failure = read_endpoint_failure(response.status, response.headers, body);
+    const EndpointFailure failure =
+        read_endpoint_failure(response.status, response.headers, body,
+                              read_retry_hints(response.headers, std::chrono::system_clock::now()));
     ErrorInfo info = classify_failure(failure, std::nullopt, std::nullopt);
     std::string text = endpoint.host() + " answered the request for its models with HTTP status " +
                        std::to_string(response.status);

@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::size_t feed = std::min(bytes.find('\n'), size);
     const std::string value(bytes.substr(0, feed));
     const std::string_view body = bytes.substr(std::min(feed + 1, size));
-    for (const char* name : {"retry-after", "retry-after-ms", "date", "location"}) {
+    for (const char* name :
+         {"retry-after", "retry-after-ms", "x-ratelimit-reset", "date", "location"}) {
         HttpHeaders headers;
         headers.add(name, value);
         if (std::string_view(name) == "date")
@@ -29,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const RetryHints hints = read_retry_hints(headers, std::chrono::system_clock::time_point());
         if (hints.delay) CUBEPI_FUZZ_CHECK(hints.delay->count() >= 0);
         for (const int status : {302, 400, 403, 404, 429, 500}) {
-            const EndpointFailure failure = read_endpoint_failure(status, headers, body);
+            const EndpointFailure failure = read_endpoint_failure(status, headers, body, hints);
             CUBEPI_FUZZ_CHECK(!failure.message.empty());
             CUBEPI_FUZZ_CHECK(is_utf8(failure.message));
             const ErrorInfo info = classify_failure(failure, std::nullopt, std::nullopt);

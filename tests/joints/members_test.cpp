@@ -266,6 +266,9 @@ TEST(RefusedHistory, D89_Image_IsLeftOutOnce) {
         refusal(400, R"({"type":"error","error":{"type":"invalid_request_error","message":
             "messages.2.content.0.image.source.base64.data: image exceeds 5 MB maximum"}})"),
         refusal(404, R"({"error":{"message":"No endpoints found that support image input"}})"),
+        refusal(400,
+                R"({"error":{"message":"messages.2.content.0.type: Input should be 'text'"}})"),
+        refusal(422, R"({"error":{"message":"cannot process the request"}})"),
         refusal(413, R"({"error":{"message":"request too large"}})"),
         refusal(500, R"({"error":{"message":"image input is not supported - hint: mmproj"}})")};
     for (const std::string& refused : refusals) {

@@ -8,22 +8,116 @@
 #include <curl/curl.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
+#include <string>
 #include <string_view>
+#include <utility>
 
 namespace cubepi {
 namespace {
 
 using std::chrono::milliseconds;
 
+/// The seconds of a unit; 0: not one.
+double seconds_of(std::string_view unit) {
+    if (unit == "ms" || unit.starts_with("milli")) return 0.001;
+    if (unit.empty() || unit == "s" || unit.starts_with("sec")) return 1;
+    if (unit == "m" || unit.starts_with("min")) return 60;
+    return unit == "h" || unit.starts_with("hour") ? 3600 : 0;
+}
+
+/// Removes the unit at the beginning of a text. Returns its seconds; 0 for another word.
+double read_unit(std::string_view& text) {
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    if (text.starts_with("more ")) text.remove_prefix(5);
+    constexpr std::pair<std::string_view, double> chinese[] = {
+        {"毫秒", 0.001}, {"秒", 1}, {"分", 60}, {"小时", 3600}};
+    for (const auto& [unit, seconds] : chinese) {
+        if (!text.starts_with(unit)) continue;
+        text.remove_prefix(unit.size());
+        return seconds;
+    }
+    std::size_t length = 0;
+    while (length < text.size() && std::isalpha(static_cast<unsigned char>(text[length]))) ++length;
+    const std::string_view unit = text.substr(0, length);
+    text.remove_prefix(length);
+    return seconds_of(unit);
+}
+
 /// Converts a number of `unit`s to a delay. Excessive numbers are clamped, so that they cannot overflow.
+std::optional<milliseconds> to_delay(double number, double unit_ms) {
+    if (!std::isfinite(number) || number < 0) return std::nullopt;
+    constexpr double year_ms = 365.0 * 24 * 3600 * 1000;
+    return milliseconds(static_cast<std::int64_t>(std::ceil(std::min(number * unit_ms, year_ms))));
+}
+
+/// Reads a number of `unit`s, or a duration with its own units.
 std::optional<milliseconds> parse_wait(std::string_view text, double unit_ms) {
     text = detail::trimmed(text, " \t");
-    const std::optional<double> number = detail::parsed_number<double>(text);
-    if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
-    constexpr double year_ms = 365.0 * 24 * 3600 * 1000;
-    return milliseconds(static_cast<std::int64_t>(std::ceil(std::min(*number * unit_ms, year_ms))));
+    if (const auto number = detail::parsed_number<double>(text)) return to_delay(*number, unit_ms);
+    const std::optional<double> seconds = read_duration(text);
+    if (!seconds || !text.empty()) return std::nullopt;
+    return to_delay(*seconds, 1000);
+}
+
+/// Parses a time as in RFC 3339: "2026-11-30T11:32:00.5Z", "2026-11-30T12:32:00+01:00".
+std::optional<std::chrono::system_clock::time_point> parse_internet_time(std::string text) {
+    constexpr std::size_t zone = 19;
+    if (text.size() <= zone || text[4] != '-' || text[10] != 'T') return std::nullopt;
+    const std::size_t offset = text.find_first_of("+-", zone);
+    std::string plain =
+        text.substr(0, 4) + text.substr(5, 2) + text.substr(8, 2) + " " + text.substr(11, 8);
+    plain += offset == std::string::npos ? " GMT" : " " + text.substr(offset, 3);
+    if (offset != std::string::npos)
+        plain += text.size() >= offset + 6 ? text.substr(offset + 4, 2) : "00";
+    return parse_http_date(plain);
+}
+
+/// Reads the time until a limit is reset: a duration, or a time.
+std::optional<milliseconds> parse_reset(const std::string& text,
+                                        std::chrono::system_clock::time_point now) {
+    constexpr milliseconds earliest_time(100'000'000);
+    std::optional<std::chrono::system_clock::time_point> time = parse_internet_time(text);
+    if (const auto wait = parse_wait(text, 1); !time && wait && *wait >= earliest_time) {
+        // A number since 1970, of seconds or milliseconds.
+        double number = std::strtod(text.c_str(), nullptr);
+        if (number >= 1e11) number /= 1000;
+        time = std::chrono::system_clock::time_point(
+            std::chrono::seconds(static_cast<std::int64_t>(std::min(number, 9e9))));
+    }
+    if (!time) return parse_wait(text, 1000);
+    return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*time - now));
+}
+
+/// Returns the time until the first limit is reset that has nothing remaining.
+std::optional<milliseconds> first_reset(const HttpHeaders& headers,
+                                        std::chrono::system_clock::time_point now) {
+    constexpr std::string_view forms[] = {"x-ratelimit-*-requests",
+                                          "x-ratelimit-*-tokens",
+                                          "x-ratelimit-*",
+                                          "ratelimit-*",
+                                          "anthropic-ratelimit-requests-*",
+                                          "anthropic-ratelimit-tokens-*",
+                                          "anthropic-ratelimit-input-tokens-*",
+                                          "anthropic-ratelimit-output-tokens-*"};
+    std::optional<milliseconds> first;
+    for (const std::string_view form : forms) {
+        const std::size_t star = form.find('*');
+        const auto header = [&](std::string_view word) {
+            return headers.find(std::string(form.substr(0, star)) + std::string(word) +
+                                std::string(form.substr(star + 1)));
+        };
+        const std::string* value = header("reset");
+        const std::string* remaining = header("remaining");
+        if (!value || (remaining && *remaining != "0")) continue;
+        const std::optional<milliseconds> reset = parse_reset(*value, now);
+        if (reset && (!first || *reset < *first)) first = reset;
+    }
+    return first;
 }
 
 RetryDecision no_retry(std::string reason) {
@@ -39,6 +133,22 @@ std::string used_up(int retries_done) {
 }
 
 }  // namespace
+
+std::optional<double> read_duration(std::string_view& text) {
+    std::optional<double> sum;
+    while (!text.empty() && std::isdigit(static_cast<unsigned char>(text.front()))) {
+        double number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number,
+                                                  std::chars_format::fixed);
+        if (error != std::errc()) return std::nullopt;
+        text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+        const double unit = read_unit(text);
+        if (unit == 0) return sum;
+        sum = sum.value_or(0) + number * unit;
+        if (!std::isfinite(*sum)) return std::nullopt;
+    }
+    return sum;
+}
 
 std::optional<std::chrono::system_clock::time_point> parse_http_date(const std::string& text) {
     const std::time_t time = curl_getdate(text.c_str(), nullptr);
@@ -56,6 +166,8 @@ RetryHints read_retry_hints(const HttpHeaders& headers, std::chrono::system_cloc
         if (word == "true") hints.should_retry = true;
         if (word == "false") hints.should_retry = false;
     }
+    if (const std::string* sent = headers.find("date")) now = parse_http_date(*sent).value_or(now);
+    hints.reset = first_reset(headers, now);
     if (const std::string* value = headers.find("retry-after-ms"))
         hints.delay = parse_wait(*value, 1);
     if (hints.delay) return hints;
@@ -63,10 +175,8 @@ RetryHints read_retry_hints(const HttpHeaders& headers, std::chrono::system_cloc
     if (value == nullptr) return hints;
     hints.delay = parse_wait(*value, 1000);
     if (hints.delay) return hints;
-    const auto date = parse_http_date(*value);
-    if (!date) return hints;
-    if (const std::string* sent = headers.find("date")) now = parse_http_date(*sent).value_or(now);
-    hints.delay = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*date - now));
+    if (const auto date = parse_http_date(*value))
+        hints.delay = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*date - now));
     return hints;
 }
 

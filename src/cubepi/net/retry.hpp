@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace cubepi {
 
@@ -24,12 +25,15 @@ struct RetryPolicy {
 
 /// The retry headers of a response.
 struct RetryHints {
-    std::optional<std::chrono::milliseconds> delay;  ///< `retry-after-ms`, else `retry-after`
-    std::optional<bool> should_retry;                ///< `x-should-retry`
+    std::optional<std::chrono::milliseconds> delay = {};  ///< `retry-after-ms`, else `retry-after`
+    std::optional<bool> should_retry = {};                ///< `x-should-retry`
+    /// Until the first limit without remaining requests or tokens is reset (`x-ratelimit-reset-requests`,
+    /// `anthropic-ratelimit-tokens-reset`). Some servers send these headers with every response.
+    std::optional<std::chrono::milliseconds> reset = {};
 };
 
-/// Reads `retry-after-ms`, `retry-after` (seconds, or an HTTP date: RFC 9110, 10.2.3) and `x-should-retry`. A date is
-/// relative to the response's own `date` header, if present, so that a wrong local clock does not matter, else to
+/// Reads `retry-after-ms`, `retry-after` (seconds, with or without a unit, or an HTTP date: RFC 9110, 10.2.3), `x-should-retry`
+/// and the resets of rate limits (a duration, seconds, or a time in RFC 3339 or in seconds since 1970). A date is relative to the response's own `date` header, if present, so that a wrong local clock does not matter, else to
 /// `now`. A date in the past is a delay of zero; invalid values are treated as absent.
 RetryHints read_retry_hints(const HttpHeaders& headers, std::chrono::system_clock::time_point now);
 
@@ -57,6 +61,10 @@ RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, const Er
 /// max_delay, reduced by up to a quarter according to `random`, so that clients that failed together do not retry
 /// together.
 std::chrono::milliseconds backoff_delay(const RetryPolicy& policy, int retries_done, double random);
+
+/// Reads the duration at the beginning of a text, in seconds, and removes it from the text: "6.5s", "250 ms", "1m30s", "26 seconds",
+/// "3 more seconds", "2 秒", "20".
+std::optional<double> read_duration(std::string_view& text);
 
 /// Parses the three forms of an HTTP date (RFC 9110, 5.6.7).
 std::optional<std::chrono::system_clock::time_point> parse_http_date(const std::string& text);

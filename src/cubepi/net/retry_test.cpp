@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <tuple>
 
 namespace cubepi {
 namespace {
@@ -51,11 +52,13 @@ TEST(Retry, D15_RetryAfterHeaders_AreRead) {
     EXPECT_EQ(hints("Retry-After", "3").delay, 3000ms);
     EXPECT_EQ(hints("retry-after", " 0.25 ").delay, 250ms);
     EXPECT_EQ(hints("Retry-After-Ms", "1200").delay, 1200ms);
+    EXPECT_EQ(hints("retry-after", "2s").delay, 2s);
+    EXPECT_EQ(hints("retry-after", "1m30s").delay, 90s);
     EXPECT_EQ(hints("retry-after", "Sun, 06 Nov 1994 08:49:57 GMT").delay, 20s);
     EXPECT_EQ(hints("retry-after", "Sunday, 06-Nov-94 08:49:57 GMT").delay, 20s);
     EXPECT_EQ(hints("retry-after", "Sun Nov  6 08:49:57 1994").delay, 20s);
     EXPECT_EQ(hints("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT").delay, 0ms);
-    for (const char* nonsense : {"", "soon", "-1", "nan", "inf", "3 s"}) {
+    for (const char* nonsense : {"", "soon", "-1", "nan", "inf", "3 apples", "2s x"}) {
         EXPECT_EQ(hints("retry-after", nonsense).delay, std::nullopt) << nonsense;
     }
     EXPECT_LE(hints("retry-after", "1e300").delay, std::chrono::hours(24 * 366));
@@ -63,6 +66,31 @@ TEST(Retry, D15_RetryAfterHeaders_AreRead) {
     EXPECT_GT(hints("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT").delay,
               std::chrono::hours(24 * 365 * 100));
     EXPECT_EQ(hints("retry-after", "Mon, 01 Jan 1601 00:00:00 GMT").delay, 0ms);
+}
+
+TEST(Retry, D15_ResetOfExhaustedLimit_IsRead) {
+    const std::tuple<const char*, const char*, std::optional<std::chrono::milliseconds>> cases[] = {
+        {"x-ratelimit-reset-requests", "2s", 2s},
+        {"x-ratelimit-reset-tokens", "1m30.5s", 90500ms},
+        {"x-ratelimit-reset-tokens", "12ms", 12ms},
+        {"x-ratelimit-reset", "7", 7s},
+        {"ratelimit-reset", "784111787", 10s},
+        {"x-ratelimit-reset", "784111787000", 10s},
+        {"anthropic-ratelimit-requests-reset", "1994-11-06T08:49:57Z", 20s},
+        {"anthropic-ratelimit-input-tokens-reset", "1994-11-06T09:49:57.5+01:00", 20s},
+        {"anthropic-ratelimit-tokens-reset", "1994-11-06T08:00:00Z", 0s},
+        {"x-ratelimit-reset", "soon", std::nullopt},
+        {"x-ratelimit-reset", "1994-11", std::nullopt},
+        {"x-ratelimit-limit", "7", std::nullopt},
+    };
+    for (const auto& [name, value, delay] : cases)
+        EXPECT_EQ(hints(name, value).reset, delay) << value;
+    HttpHeaders headers;
+    headers.add("x-ratelimit-remaining-requests", "99");
+    headers.add("x-ratelimit-reset-requests", "1s");
+    headers.add("x-ratelimit-remaining-tokens", "0");
+    headers.add("x-ratelimit-reset-tokens", "5s");
+    EXPECT_EQ(read_retry_hints(headers, now).reset, 5s);
 }
 
 TEST(Retry, D15_Milliseconds_TakePrecedenceOverSeconds) {

@@ -1,14 +1,15 @@
-#include <cubepi/core/support/lower_case.hpp>
-#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/provider/error_classification.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -68,31 +69,74 @@ constexpr std::array<std::string_view, 19> rate_forms = {"rate limit",    "rate_
                                                          "今日"};
 
 /// Codes and types for a conversation that exceeds the context window.
-constexpr std::array<std::string_view, 6> overflow_kinds = {
-    "contextlengthexceeded", "contextwindowexceeded",        "exceedcontextsize",
-    "requesttoolarge",       "modelmaxprompttokensexceeded", "contextlimitexceeded"};
-/// Texts of rejections for other reasons, which may mention the context window: of a parameter, an image, a server that is
-/// overloaded. They are checked before `overflow_forms`.
-constexpr std::array<std::string_view, 20> other_forms = {"unsupported parameter",
-                                                          "unsupported value",
-                                                          "unknown parameter",
-                                                          "unrecognized request",
-                                                          "invalid value",
-                                                          "invalid type",
-                                                          "is not supported",
-                                                          "not permitted",
-                                                          "does not support",
-                                                          "try again later",
-                                                          "try again in",
-                                                          "please wait",
-                                                          "model's maximum output",
-                                                          "maximum allowed number of output tokens",
-                                                          "at most*completion tokens",
-                                                          "at most*output tokens",
-                                                          "max_tokens must be",
-                                                          "image exceeds",
-                                                          "image dimensions",
-                                                          "max tokens must be"};
+constexpr std::array<std::string_view, 9> overflow_kinds = {
+    "contextlengthexceeded", "contextwindowexceeded", "exceedcontextsize",
+    "requesttoolarge",       "contextlimitexceeded",  "modelmaxprompttokensexceeded",
+    "prompttoolong",         "stringabovemaxlength",  "arrayabovemaxlength"};
+/// Codes and types for a parameter that is refused.
+constexpr std::array<std::string_view, 12> parameter_kinds = {
+    "unsupportedparameter", "unknownparameter",    "unsupportedvalue", "invalidvalue",
+    "invalidtype",          "abovemaxvalue",       "belowminvalue",    "missingrequired",
+    "extraforbidden",       "unrecognizedrequest", "invalidfunction",  "invalidschema"};
+/// Texts of rejections for other reasons, which may mention the context window: of an image, an account, a server that is
+/// overloaded, an output limit.
+constexpr std::array<std::string_view, 34> other_forms = {
+    // Overload
+    "try again later", "try again in", "please wait", "slow down", "concurren",
+    // Accounts
+    " tier", " plan", "permission", "entitled", "subscription", "your account", "organization",
+    "allot", "upgrade to", "billing", "credits", "balance", "monthly", "usage limit", "per hour",
+    "per second", "tpm", "频率", "配额", "额度", "余额", "本月", "账户",
+    // Output limits, images
+    "model's maximum output", "maximum allowed number of output tokens",
+    "at most*completion tokens", "at most*output tokens", "image exceeds", "image dimensions"};
+/// Texts for a parameter that is refused.
+constexpr std::array<std::string_view, 66> parameter_forms = {
+    // Unknown ones
+    "unsupported", "unknown parameter", "unknown option", "unknown property", "unknown key",
+    "invalid parameter:", "invalid parameter '", "invalid parameter `", "valid parameter",
+    "unrecognized", "not recognized", "unknown name", "unknown field", "unknown argument",
+    "unexpected parameter", "unexpected field", "unexpected keyword", "unexpected property",
+    "unexpected argument", "was unexpected", "cannot find field", "is not defined",
+    "additional properties", "extra inputs", "extra fields", "invalid value", "invalid type",
+    // Those that the model does not take
+    "not support", "n't support", "not permitted", "not allowed", "not accept", "n't accept",
+    "deprecated", "no longer", "has been removed", "not yet", "only available", "cannot be used",
+    "incompatible", "not available", "does not exist",
+    // Invalid values
+    "is required", "missing required", "must be a ", "should be a ", "must be an ", "should be an ",
+    "must provide", "'n'", "`n`", "malformed", "invalid json", "invalid schema", "invalid format",
+    "should have at most", "input should be", "must be null", "must be one of", "must be greater",
+    "max_tokens must be", "max tokens must be", "function name", "tool name", "stop sequence",
+    "不支持"};
+/// Names of parameters that no text about the size of a conversation mentions.
+constexpr std::array<std::string_view, 20> parameter_names = {"budget_tokens",
+                                                              "cache_control",
+                                                              "context_management",
+                                                              "frequency_penalty",
+                                                              "logit_bias",
+                                                              "parallel_tool_calls",
+                                                              "presence_penalty",
+                                                              "prompt_cache_key",
+                                                              "reasoning_effort",
+                                                              "response_format",
+                                                              "service_tier",
+                                                              "stream_options",
+                                                              "thinking_budget",
+                                                              "tool_choice",
+                                                              "top_k",
+                                                              "top_p",
+                                                              "logprobs",
+                                                              "seed",
+                                                              "temperature",
+                                                              "verbosity"};
+/// Names that are other words too, unless they are in quotes or before a part or a colon.
+constexpr std::array<std::string_view, 4> parameter_words = {"metadata", "reasoning", "thinking",
+                                                             "tools"};
+/// A text with one of these is about the length of a prompt that the model does not take.
+constexpr std::array<std::string_view, 6> length_forms = {"longer than*token", "more than*token",
+                                                          "larger than*token", "exceeding*token",
+                                                          "exceeding*context", "不支持超"};
 /// Texts of servers for a conversation that exceeds the context window, in lower case.
 constexpr std::array<std::string_view, 57> overflow_forms = {
     // OpenAI, Azure, DeepSeek, OpenRouter, Fireworks, vLLM, Mistral, Cerebras, Groq
@@ -121,6 +165,164 @@ constexpr std::array<std::string_view, 57> overflow_forms = {
     "context size*exceeded", "when context the overflows", "greater than the context length",
     "n_keep*n_ctx", "prompt too long", "context overflow", "reached context length of"};
 
+/// A text for an overflow in other words names the prompt, an excess and a measure.
+constexpr std::array<std::string_view, 19> prompt_words = {
+    "prompt",         "input",        "conversation", "messages",
+    "your message",   "your context", "history",      "request exceed",
+    "request is too", "request too",  "request has",  "request contains",
+    "请求",           "输入",         "輸入",         "对话",
+    "会话",           "消息",         "提示"};
+constexpr std::array<std::string_view, 30> excess_words = {
+    "exceed",   "too long",     "too large",   "too big",      "too high",     "above",
+    "too many", "longer than",  "larger than", "greater than", "more than",    "at most",
+    "up to",    "must be less", "must be <",   "beyond",       "surpass",      "over the",
+    "limit is", "maximum is",   "context is",  "fit in",       "only support", "overflow",
+    "超",       "过长",         "過長",        "太长",         "过多",         "大于"};
+constexpr std::array<std::string_view, 7> measure_words = {"token", "length", "context", "window",
+                                                           "长度",  "上下文", "字数"};
+/// Without a measure.
+constexpr std::array<std::string_view, 32> too_long_forms = {"conversation too long",
+                                                             "input exceed",
+                                                             "messages exceed",
+                                                             "conversation exceed",
+                                                             "text is too long",
+                                                             "text too long",
+                                                             "对话*太长",
+                                                             "对话*过长",
+                                                             "上下文*过长",
+                                                             "上下文*太长",
+                                                             "请求*过长",
+                                                             "消息*过长",
+                                                             "输入*太长",
+                                                             "文本长度*超",
+                                                             "token*超",
+                                                             "shorten your",
+                                                             "shorten the",
+                                                             "context limit reached",
+                                                             "context is full",
+                                                             "context window is full",
+                                                             "out of context",
+                                                             "conversation is too long",
+                                                             "messages too long",
+                                                             "messages are too long",
+                                                             "prompt too large",
+                                                             "prompt is too large",
+                                                             "input too large",
+                                                             "input is too large",
+                                                             "context too long",
+                                                             "context is too long",
+                                                             "history too long",
+                                                             "history is too long"};
+/// Content whose own size is limited.
+constexpr std::array<std::string_view, 10> other_content = {
+    "image", "audio",    "video",  "attachment", " media",
+    " file", "document", "schema", "embedding",  "输出"};
+
+/// Returns whether the text names the prompt, apart from words that any refusal may begin with.
+bool names_prompt(std::string text) {
+    for (const std::string_view heading : {"input validation error", "invalid input", "请求参数"}) {
+        if (const std::size_t at = text.find(heading); at != text.npos)
+            text.erase(at, heading.size());
+    }
+    return matches_one(text, prompt_words);
+}
+
+bool states_excess(const std::string& text) {
+    if (matches_one(text, other_content)) return false;
+    if (matches_one(text, too_long_forms)) return true;
+    constexpr std::array<std::string_view, 12> sizes = {
+        "requested*token", "total*token",     "token count", "number of token",
+        "sequence length", "maximum context", "n_ctx",       "model's",
+        "model limit",     "this model",      "the model",   "模型"};
+    const bool has_subject = names_prompt(text) || matches_one(text, sizes);
+    return has_subject && matches_one(text, excess_words) && matches_one(text, measure_words);
+}
+
+bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+/// Returns whether a text has a name of a parameter as a whole word.
+bool has_parameter(std::string_view text, std::string_view name, bool is_other_word) {
+    for (std::size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
+        const std::string_view after = text.substr(at + name.size());
+        const char next = after.empty() ? ' ' : after.front();
+        if (is_name_part(next) || (at > 0 && is_name_part(text[at - 1]))) continue;
+        if (!is_other_word || has("'`\"[:", std::string_view(&next, 1))) return true;
+        if (next == '.' && after.size() > 1 && is_name_part(after[1])) return true;
+    }
+    return false;
+}
+
+bool names_parameter(std::string_view text) {
+    const auto has_name = [text](std::string_view name) {
+        return has_parameter(text, name, false);
+    };
+    const auto has_word = [text](std::string_view name) { return has_parameter(text, name, true); };
+    return std::any_of(parameter_names.begin(), parameter_names.end(), has_name) ||
+           std::any_of(parameter_words.begin(), parameter_words.end(), has_word);
+}
+
+/// The beginnings of paths in a request that are about its messages.
+constexpr std::array<std::string_view, 5> history_roots = {"message", "input", "prompt", "contents",
+                                                           "conversation"};
+
+/// Returns whether a path ("messages[2].content", "input_tokens") is that of a text in the messages.
+bool is_of_prompt(std::string_view path) {
+    if (path.starts_with("body.")) path.remove_prefix(5);
+    if (std::none_of(history_roots.begin(), history_roots.end(),
+                     [path](std::string_view root) { return path.starts_with(root); }))
+        return false;
+    for (const std::string_view other : {".id", "_id", ".name", ".role", ".type", ".tool_calls"}) {
+        if (path.ends_with(other) || has(path, std::string(other) + "[")) return false;
+    }
+    return true;
+}
+
+/// Names of the limit of an answer, in lower case, which texts about a prompt that leaves too little for it mention.
+constexpr std::array<std::string_view, 5> output_limits = {"max_tokens", "max_completion_tokens",
+                                                           "max_output_tokens", "max_new_tokens",
+                                                           "maxoutputtokens"};
+
+/// Returns the parameter that a text quotes as the one that is refused ("Invalid 'tools[0].name': ..."); empty: none.
+std::string_view quoted_parameter(std::string_view text) {
+    for (const std::string_view word :
+         {"invalid ", "parameter ", "parameter: ", "property ", "field ", "argument ", "option "}) {
+        for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+            const std::size_t begin = at + word.size();
+            if (begin >= text.size() || !has("'`\"", text.substr(begin, 1))) continue;
+            const std::size_t end = text.find(text[begin], begin + 1);
+            if (end == text.npos) continue;
+            return text.substr(begin + 1, end - begin - 1);
+        }
+    }
+    return {};
+}
+
+/// Returns the path with an index at the beginning of a text ("messages.2.tool_call_id: ..."); empty: there is none.
+std::string_view leading_path(std::string_view text) {
+    const std::string_view path = text.substr(0, text.find_first_of(" :"));
+    const std::size_t index = path.find_first_of(".[") + 1;
+    const bool has_index = index > 0 && index < path.size() &&
+                           std::isdigit(static_cast<unsigned char>(path[index])) != 0;
+    return has_index ? path : std::string_view();
+}
+
+/// Returns whether the endpoint refused a parameter of the request, and not its messages. `text` is its message in lower case.
+bool refuses_parameter(const EndpointFailure& failure, const std::string& text) {
+    std::string param = detail::lower_case(failure.param);
+    if (param.empty()) param = quoted_parameter(text);
+    if (param.empty()) param = leading_path(text);
+    const bool is_output =
+        std::any_of(output_limits.begin(), output_limits.end(),
+                    [&](std::string_view name) { return has(text, name) || has(param, name); });
+    if (is_output && !names_prompt(text)) return true;
+    if (!is_output && !is_of_prompt(param)) {
+        const std::string kind = detail::letters_of(failure.code + " " + failure.type);
+        if (!param.empty() || matches_one(kind, parameter_kinds)) return true;
+    }
+    if (names_parameter(text)) return true;
+    return matches_one(text, parameter_forms) && !matches_one(text, length_forms);
+}
+
 /// The number after `mark` in `text`.
 std::optional<std::int64_t> number_after(std::string_view text, std::string_view mark) {
     const std::size_t at = text.find(mark);
@@ -144,37 +346,10 @@ constexpr std::array<std::string_view, 8> lasting_forms = {
     "quota",   "billing",      "credit", "balance",
     "per day", "tokens per d", "daily",  "request too large"};
 
-/// The seconds of a unit; 0: not one.
-double seconds_of(std::string_view unit) {
-    if (unit == "ms" || unit.starts_with("milli")) return 0.001;
-    if (unit.empty() || unit == "s" || unit.starts_with("sec")) return 1;
-    if (unit == "m" || unit.starts_with("min")) return 60;
-    return unit == "h" || unit.starts_with("hour") ? 3600 : 0;
-}
-
-/// Reads the duration at the beginning of a text: "6.5s", "250 ms", "1m30s", "26 seconds", "20".
-std::optional<double> duration_at(std::string_view text) {
-    const auto skip = [&text](auto is_skipped) {
-        std::size_t count = 0;
-        while (count < text.size() && is_skipped(static_cast<unsigned char>(text[count]))) ++count;
-        const std::string_view skipped = text.substr(0, count);
-        text.remove_prefix(count);
-        return skipped;
-    };
-    std::optional<double> sum;
-    while (!text.empty() && std::isdigit(static_cast<unsigned char>(text.front()))) {
-        double number = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number,
-                                                  std::chars_format::fixed);
-        if (error != std::errc()) return std::nullopt;
-        text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-        (void)skip([](unsigned char c) { return c == ' '; });
-        const double unit = seconds_of(skip([](unsigned char c) { return std::isalpha(c) != 0; }));
-        if (unit == 0) return sum;
-        sum = sum.value_or(0) + number * unit;
-        if (!std::isfinite(*sum)) return std::nullopt;
-    }
-    return sum;
+/// Words between the verb and the duration.
+bool is_filler(std::string_view word) {
+    return word == "for" || word == "at" || word == "least" || word == "about" ||
+           word == "another" || word == "approximately";
 }
 
 bool is_rate_kind(std::string_view kind) {
@@ -217,10 +392,43 @@ std::string shortened(std::string text) {
     return text + "...";
 }
 
+/// Reads a member with a delay: a number of `unit`s, or a text ("3s").
+std::optional<double> read_delay(const JsonObject& object, std::string_view name, double unit) {
+    const Json* value = object.if_contains(name);
+    if (!value) return std::nullopt;
+    if (value->is_string()) {
+        std::string_view text = value->get_string();
+        const std::optional<double> seconds = read_duration(text);
+        return text.empty() ? seconds : std::nullopt;
+    }
+    if (!value->is_number()) return std::nullopt;
+    const double seconds = value->to_number<double>() * unit;
+    return std::isfinite(seconds) && seconds >= 0 ? std::optional(seconds) : std::nullopt;
+}
+
+/// Reads the delay in an error object: a member of it, or of one of its details (Google's RetryInfo).
+std::optional<double> read_delay(const JsonObject& object) {
+    for (const std::string_view name :
+         {"retry_after", "retryAfter", "retry_after_seconds", "retryDelay", "retry_delay"}) {
+        if (const auto delay = read_delay(object, name, 1)) return delay;
+    }
+    for (const std::string_view name : {"retry_after_ms", "retryAfterMs"}) {
+        if (const auto delay = read_delay(object, name, 0.001)) return delay;
+    }
+    const Json* details = object.if_contains("details");
+    if (!details || !details->is_array()) return std::nullopt;
+    for (const Json& detail : details->get_array()) {
+        if (!detail.is_object()) continue;
+        if (const auto delay = read_delay(detail.get_object(), "retryDelay", 1)) return delay;
+    }
+    return std::nullopt;
+}
+
 void read_error_object(const JsonObject& object, EndpointFailure& failure) {
     failure.message = text_of(object.if_contains("message"));
     failure.code = text_of(object.if_contains("code"));
     failure.type = text_of(object.if_contains("type"));
+    failure.param = text_of(object.if_contains("param"));
     // Gemini, Bedrock
     for (const std::string_view name : {"status", "__type"}) {
         if (failure.type.empty()) failure.type = text_of(object.if_contains(name));
@@ -248,7 +456,9 @@ void read_failure_value(const Json& value, EndpointFailure& failure) {
     } else if (value.is_object()) {
         const JsonObject& object = value.get_object();
         const Json* error = object.if_contains("error");
+        if (!failure.retry_after) failure.retry_after = read_delay(object);
         if (error && error->is_object()) {
+            if (!failure.retry_after) failure.retry_after = read_delay(error->get_object());
             read_error_object(error->get_object(), failure);
             const bool kind_is_code = is_anthropic(object) && failure.code.empty();
             if (kind_is_code && failure.type != "invalid_request_error")
@@ -262,15 +472,6 @@ void read_failure_value(const Json& value, EndpointFailure& failure) {
     } else if (value.is_array() && !value.get_array().empty()) {
         read_failure_value(value.get_array().front(), failure);
     }
-}
-
-std::optional<double> read_seconds(const HttpHeaders& headers, std::string_view name, double unit) {
-    const std::string* value = headers.find(name);
-    if (!value) return std::nullopt;
-    const std::optional<double> number = detail::parsed_number<double>(*value);
-    // "nan" and "inf" are numbers for a parser, and no JSON that could be stored.
-    if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
-    return *number * unit;
 }
 
 std::optional<int> status_of_code(const std::string& code) {
@@ -330,12 +531,21 @@ void throw_web_page(int status) {
                          "HTTP " + std::to_string(status) + ": " + std::string(web_page_text));
 }
 
-EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
-                                      std::string_view body) {
+EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers, std::string_view body,
+                                      const RetryHints& hints) {
+    const auto seconds = [](std::chrono::milliseconds delay) {
+        return std::chrono::duration<double>(delay).count();
+    };
     EndpointFailure failure;
     failure.status = status;
-    failure.retry_after = read_seconds(headers, "retry-after", 1);
-    if (!failure.retry_after) failure.retry_after = read_seconds(headers, "retry-after-ms", 0.001);
+    // CubePi reports the seconds, also where milliseconds decide.
+    std::string_view header = headers.get("retry-after");
+    const std::optional<double> stated = read_duration(header);
+    if (stated && header.empty()) {
+        failure.retry_after = stated;
+    } else if (hints.delay) {
+        failure.retry_after = seconds(*hints.delay);
+    }
     JsonTextError error;
     const Json value = parse_json(body, error);
     if (!error) {
@@ -355,6 +565,8 @@ EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
     if (failure.message.empty()) failure.message = "the response is empty";
     failure.message = shortened(std::move(failure.message));
     if (!failure.retry_after) failure.retry_after = delay_in_text(failure.message);
+    if (!failure.retry_after && status == 429 && hints.reset)
+        failure.retry_after = seconds(*hints.reset);
     return failure;
 }
 
@@ -365,7 +577,7 @@ EndpointFailure read_stream_failure(const Json& error) {
     if (failure.message.empty())
         failure.message = "the endpoint reported an error without a message";
     failure.message = shortened(std::move(failure.message));
-    failure.retry_after = delay_in_text(failure.message);
+    if (!failure.retry_after) failure.retry_after = delay_in_text(failure.message);
     return failure;
 }
 
@@ -394,16 +606,20 @@ bool is_context_overflow(const EndpointFailure& failure) {
     const std::string kind = failure.code + " " + failure.type;
     const int status = failure.status.value_or(0);
     if (!may_be_overflow(status) || is_rate_kind(detail::lower_case(kind))) return false;
-    if (matches_one(detail::letters_of(kind), overflow_kinds)) return true;
-    // Codes of Zhipu and Spark.
-    const bool has_code = failure.code == "1261" || failure.code == "10907";
     // The reason is in the first lines of a long text.
     const std::string text =
         detail::lower_case(std::string_view(failure.message).substr(0, longest_message));
-    if (matches_one(text, rate_forms) || matches_one(text, other_forms) || is_output_limit(text))
+    const bool has_kind = matches_one(detail::letters_of(kind), overflow_kinds);
+    // The code of a text that is too long is also that of a name.
+    if (has_kind && !has(kind, "above_max_length")) return true;
+    if (matches_one(text, rate_forms) || matches_one(text, other_forms) || is_output_limit(text) ||
+        refuses_parameter(failure, text))
         return false;
-    return status == 413 || has_code || has(detail::letters_of(text), overflow_kinds[0]) ||
-           has(detail::letters_of(text), overflow_kinds[1]) || matches_one(text, overflow_forms);
+    // Codes of Zhipu and Spark.
+    const bool has_code = failure.code == "1261" || failure.code == "10907";
+    return has_kind || status == 413 || has_code ||
+           matches_one(detail::letters_of(text), overflow_kinds) ||
+           matches_one(text, overflow_forms) || states_excess(text);
 }
 
 bool is_lasting_limit(const EndpointFailure& failure) {
@@ -415,14 +631,28 @@ bool is_lasting_limit(const EndpointFailure& failure) {
 std::optional<double> delay_in_text(std::string_view given) {
     const std::string text = detail::lower_case(given.substr(0, longest_message));
     for (const std::string_view mark :
-         {"try again in ", "retry in ", "retry after ", "try again after ", "wait for ", "wait "}) {
+         {"try again in", "retry in", "retry after", "retry-after", "retry_after",
+          "try again after", "wait", "reset in", "resets in", "reset after", "resets after",
+          "available in", "等待", "请在", "请于"}) {
         for (std::size_t at = text.find(mark); at != std::string::npos;
              at = text.find(mark, at + 1)) {
-            const auto delay = duration_at(std::string_view(text).substr(at + mark.size()));
-            if (delay) return delay;
+            std::string_view rest = std::string_view(text).substr(at + mark.size());
+            for (;;) {
+                rest.remove_prefix(std::min(rest.find_first_not_of(" :=\"'"), rest.size()));
+                const std::size_t word = rest.find_first_of(" 0123456789");
+                if (word == rest.npos || !is_filler(rest.substr(0, word))) break;
+                rest.remove_prefix(word);
+            }
+            if (const auto delay = read_duration(rest)) return delay;
         }
     }
-    return std::nullopt;
+    // "2秒后重试"
+    const std::size_t unit = text.find("秒后");
+    if (unit == std::string::npos) return std::nullopt;
+    std::string_view number = std::string_view(text).substr(0, unit);
+    number = number.substr(0, number.find_last_not_of(' ') + 1);
+    number.remove_prefix(number.find_last_not_of("0123456789.") + 1);
+    return read_duration(number);
 }
 
 bool is_transient(ErrorCode code) noexcept {
@@ -442,7 +672,7 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
 
     const bool nearly_full = status == 400 && context_window && prompt_tokens &&
                              *prompt_tokens * 100 >= *context_window * 95 &&
-                             !matches_one(text, other_forms);
+                             !matches_one(text, other_forms) && !refuses_parameter(failure, text);
     // A wrong key or address is none, even if the text mentions the limits of those without a key.
     const bool may_be_limit = status != 401 && status != 404 && status != 405;
     if (is_context_overflow(failure)) {
@@ -458,7 +688,8 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
                names_content_filter(text)) {
         info.code = ErrorCode::content_filtered;
     } else if (has(kind, "model_not_found") ||
-               ((status == 404 || status == 400 || status == 0) && names_unknown_model(text))) {
+               ((status == 404 || status == 400 || status == 0) && names_unknown_model(text) &&
+                !names_parameter(text))) {
         info.code = ErrorCode::model_not_found;
     } else if (status == 400 && names_invalid_key(text)) {
         info.code = ErrorCode::auth;
@@ -491,32 +722,75 @@ ErrorInfo classify_exception(const std::exception_ptr& failure) {
     return info;
 }
 
-bool refuses_image(const EndpointFailure& failure) {
-    const int status = failure.status.value_or(400);
-    if (status == 413) return true;
-    // Servers without support for images report that with various statuses.
-    if (status == 401 || status == 403 || status == 408 || status == 429 || status > 501)
-        return false;
-    const std::string text =
-        detail::lower_case(failure.code + " " + failure.type + " " + failure.message);
-    for (const std::string_view word :
-         {"image", " vision", "multimodal", "multi-modal", "modalit", "picture", "pixel", "mmproj",
-          "filedata", "file_data", "file uri", "provided url", "图片", "图像"}) {
-        if (has(text, word)) return true;
+namespace {
+
+/// Returns whether an endpoint may reject the content of messages with this status; servers without support for it do so with
+/// various ones.
+bool may_refuse_content(int status) {
+    return status != 401 && status != 402 && status != 403 && status != 408 && status != 429 &&
+           status <= 501;
+}
+
+/// Code, type, parameter and text of a failure in lower case.
+std::string words_of(const EndpointFailure& failure) {
+    return detail::lower_case(failure.code + " " + failure.type + " " + failure.param + " " +
+                              failure.message);
+}
+
+/// Returns whether the words name a place in the messages: "messages.2.content", "input[1]".
+bool names_place(const std::string& words) {
+    for (const std::string_view root : {"messages", "input", "contents"}) {
+        for (std::size_t at = words.find(root); at != words.npos; at = words.find(root, at + 1)) {
+            std::string_view index = std::string_view(words).substr(at + root.size());
+            index.remove_prefix(std::min(index.find_first_not_of(".[/"), index.size()));
+            const bool has_index =
+                !index.empty() && std::isdigit(static_cast<unsigned char>(index.front())) != 0;
+            if (has_index) return true;
+        }
     }
     return false;
 }
 
-bool refuses_thinking(const EndpointFailure& failure) {
+}  // namespace
+
+bool refuses_image(const EndpointFailure& failure) {
     const int status = failure.status.value_or(400);
-    if (status != 400 && status != 404 && status != 422) return false;
-    const std::string text =
-        detail::lower_case(failure.code + " " + failure.type + " " + failure.message);
+    if (status == 413) return true;
+    if (!may_refuse_content(status)) return false;
+    const std::string words = words_of(failure);
     for (const std::string_view word :
-         {"encrypted", "signature", "redacted_thinking", "thinking` block"}) {
-        if (has(text, word)) return true;
+         {"image",        " vision",      "visual",   "multimodal",  "multi-modal",  "modalit",
+          "picture",      "pixel",        "mmproj",   "filedata",    "file_data",    "file uri",
+          "provided url", " media",       "mime",     "base64",      "attachment",   "text-only",
+          "content type", "content part", "['text']", "be a string", "valid string", "got an array",
+          "图片",         "图像"}) {
+        if (has(words, word)) return true;
     }
-    return false;
+    if (status != 400 && status != 415 && status != 422) return false;
+    // Of the other texts, those that state no other cause: there is no end of words for a content that is refused.
+    if (refuses_thinking(failure) ||
+        classify_failure(failure, std::nullopt, std::nullopt).code != ErrorCode::bad_request)
+        return false;
+    return names_place(words) || !refuses_parameter(failure, detail::lower_case(failure.message));
+}
+
+bool refuses_thinking(const EndpointFailure& failure) {
+    if (!may_refuse_content(failure.status.value_or(400))) return false;
+    const std::string words = words_of(failure);
+    for (const std::string_view word : {"encrypted", "signature", "redacted_thinking",
+                                        "reasoning_content", "reasoning_details"}) {
+        if (has(words, word)) return true;
+    }
+    const bool names_thinking = has(words, "thinking") || has(words, "reasoning");
+    const bool names_parameter = has(words, "budget") || has(words, "effort") ||
+                                 has(words, "thinking.type") || has(words, "reasoning.summary");
+    if (!names_thinking || names_parameter) return false;
+    for (const std::string_view word :
+         {"block", "item", "tag ", "decrypt", "verif", "variant", "unexpected", "found", "content",
+          "assistant", "earlier", "history"}) {
+        if (has(words, word)) return true;
+    }
+    return names_place(words);
 }
 
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages) {

@@ -11,6 +11,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/model.hpp>
+#include <cubepi/net/retry.hpp>
 
 // Classification of failed model calls, shared by all providers.
 
@@ -18,17 +19,18 @@ namespace cubepi {
 
 /// A failure as reported by the endpoint, before it is classified.
 struct EndpointFailure {
-    std::optional<int> status = {};          ///< HTTP status; absent for an error inside a stream
-    std::string message = {};                ///< the text of the endpoint
-    std::string code = {};                   ///< its code, e.g. "insufficient_quota"
-    std::string type = {};                   ///< its kind, e.g. "invalid_request_error"
-    std::optional<double> retry_after = {};  ///< seconds; of a header, else of the text
+    std::optional<int> status = {};  ///< HTTP status; absent for an error inside a stream
+    std::string message = {};        ///< the text of the endpoint
+    std::string code = {};           ///< its code, e.g. "insufficient_quota"
+    std::string type = {};           ///< its kind, e.g. "invalid_request_error"
+    std::string param = {};          ///< the part of the request, e.g. "messages[2].content"
+    std::optional<double> retry_after = {};  ///< seconds; of a header, else of the body
 };
 
 /// Reads the body of a failed answer: `{"error": {...}}`, `{"error": "..."}`, `{"message": ...}`,
-/// `{"detail": ...}`, HTML, plain text. Long texts are cut.
-EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers,
-                                      std::string_view body);
+/// `{"detail": ...}`, HTML, plain text. Long texts are cut. `hints` are those of the headers.
+EndpointFailure read_endpoint_failure(int status, const HttpHeaders& headers, std::string_view body,
+                                      const RetryHints& hints = RetryHints());
 /// ErrorInfo::message of a response that is a web page (HTML), such as a proxy or a login form returns.
 inline constexpr std::string_view web_page_text =
     "the address answered with a web page instead of the API; check the base URL";
@@ -44,13 +46,13 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
                            std::optional<std::int64_t> context_window,
                            std::optional<std::int64_t> prompt_tokens);
 
-/// Returns whether the endpoint reports that the conversation exceeds the model's context window (D87): status, code and type
-/// decide before the text, and a rate limit is never an overflow.
+/// Returns whether the endpoint reports that the conversation exceeds the model's context window (D87): status, code, type and
+/// parameter decide before the text, and neither a rate limit nor a refused parameter is an overflow.
 bool is_context_overflow(const EndpointFailure& failure);
 
 /// Returns whether a rate limit lasts longer than minutes: a quota, a balance, a limit of the day, or a request that exceeds it alone.
 bool is_lasting_limit(const EndpointFailure& failure);
-/// Returns the seconds after which a text asks to retry: "Please try again in 6.5s", "in 1m30s", "retry after 26 seconds".
+/// Returns the seconds after which a text asks to retry: "Please try again in 6.5s", "retry after 26 seconds", "请在 2 秒后重试".
 std::optional<double> delay_in_text(std::string_view text);
 
 /// Classifies a network failure. The error keeps its `code()`: dns, connect, tls, proxy, timeout, disconnected,
@@ -63,7 +65,8 @@ std::string_view error_type_of(ErrorCode code) noexcept;
 /// Returns whether to retry after an error that was received inside a stream before any content.
 bool is_transient(ErrorCode code) noexcept;
 
-/// Returns whether an endpoint rejected a request because of an image in it, or because it takes no images.
+/// Returns whether an endpoint rejected a request because of an image in it, or because it takes no images, or with a status of 400,
+/// 415 or 422 for which it states no other cause (D89).
 bool refuses_image(const EndpointFailure& failure);
 /// Returns whether it rejected the request because of thinking of earlier answers, which it did not sign or cannot decrypt.
 bool refuses_thinking(const EndpointFailure& failure);

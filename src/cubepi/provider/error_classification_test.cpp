@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/net/utf8.hpp>
 
@@ -60,7 +62,7 @@ TEST(Classification, D9_StatusCodeAndWords_DetermineTheError) {
     }
 }
 
-/// The texts of 30 servers for a conversation that does not fit.
+/// The texts of servers for a conversation that does not fit.
 constexpr const char* overflows[] = {
     R"j({"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again."}})j",
     R"j({"error":{"message":"Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens."}})j",
@@ -106,6 +108,43 @@ constexpr const char* overflows[] = {
     R"j({"error":{"code":"tokens_too_long","message":"Prompt tokens too long"}})j",
     R"j({"error":{"code":"10907","message":"Token数量超过上限"}})j",
     R"j({"message":"Tokens limit exceeded: 140000, max 131072"})j",
+    R"j({"error":{"message":"输入token数超过模型限制"}})j",
+    R"j({"error":{"message":"请求的 token 数超过了模型的上限 32768"}})j",
+    R"j({"error":{"message":"对话过长，超过最大长度"}})j",
+    R"j({"error":{"message":"tokens in prompt (40000) + max_tokens (100) exceeds model limit (32768)"}})j",
+    R"j({"error":{"message":"The prompt is 140000 tokens, which is more than the 131072 token limit of the model."}})j",
+    R"j({"error":{"message":"input too large: the model supports up to 8192 tokens"}})j",
+    R"j({"error":{"message":"Conversation too long. Please start a new conversation."}})j",
+    R"j({"error":{"message":"messages too long"}})j",
+    R"j({"error":{"message":"Total number of tokens (prompt + completion) must not exceed 8192"}})j",
+    R"j({"error":{"message":"This model supports at most 32768 input tokens, but 40000 were provided."}})j",
+    R"j({"error":{"message":"The input or output tokens must be no more than 32768"}})j",
+    R"j({"error":{"message":"The input exceeds the maximum number of tokens: 8192"}})j",
+    R"j({"error":{"message":"Sequence length 9000 exceeds maximum sequence length 8192"}})j",
+    R"j({"error":{"message":"input tokens (140000) exceeds the maximum input tokens (131072)"}})j",
+    R"j({"error":{"message":"Your prompt has 40000 tokens, but the model limit is 32768 tokens."}})j",
+    R"j({"error":{"message":"Requested 9000 tokens but the model's context is 8192"}})j",
+    R"j({"error":{"message":"The model does not support inputs longer than 32768 tokens."}})j",
+    R"j({"error":{"message":"Prompts longer than 8192 tokens are not allowed"}})j",
+    R"j({"error":{"message":"The conversation history does not fit in the context window (9000 > 8192)"}})j",
+    R"j({"error":{"message":"This request exceeds the model's token limit (32768)"}})j",
+    R"j({"error":{"message":"Please shorten your prompt."}})j",
+    R"j({"error":{"message":"The number of tokens in your input is too high: 9000 > 8192"}})j",
+    R"j({"error":{"message":"Token count 9000 is above the limit 8192"}})j",
+    R"j({"error":{"message":"You exceeded the maximum context of this model"}})j",
+    R"j({"error":{"message":"对话历史太长，请新建会话"}})j",
+    R"j({"error":{"message":"tokens 数量超出限制：最大 8192"}})j",
+    R"j({"error":{"message":"输入内容长度超出模型最大长度限制"}})j",
+    R"j({"error":{"message":"輸入過長，最大長度為 8192 tokens"}})j",
+    R"j({"error":{"message":"The context window is full"}})j",
+    R"j({"error":{"message":"no","code":"prompt_too_long"}})j",
+    R"j({"error":{"message":"prompt_too_long"}})j",
+    R"j({"error":{"message":"no","code":"string_above_max_length","param":"input[2].content"}})j",
+    R"j({"error":{"message":"string_above_max_length"}})j",
+    R"j({"error":{"message":"Invalid 'messages': array too long.","code":"array_above_max_length","param":"messages"}})j",
+    R"j({"error":{"message":"Your input exceeds the context window.","code":"invalid_value","param":"messages"}})j",
+    R"j({"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages, 1000 in the completion).","param":"max_tokens"}})j",
+    R"j({"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.","param":"input_tokens"}})j",
 };
 
 TEST(Classification, D87_Overflow_IsRecognizedInManyWords) {
@@ -169,6 +208,47 @@ TEST(Classification, D87_OtherFailures_AreNotOverflows) {
         const EndpointFailure failure = read_endpoint_failure(one.status, HttpHeaders(), one.body);
         EXPECT_EQ(classify_failure(failure, {}, 1).code, one.code) << one.body;
     }
+    const char* parameters[] = {
+        R"j({"error":{"message":"Additional properties are not allowed ('context_window' was unexpected). maximum context length is 128000"}})j",
+        R"j({"error":{"message":"`temperature` is deprecated for this model (maximum context length is 200000)"}})j",
+        R"j({"error":{"message":"Invalid 'max_completion_tokens': integer above maximum value. Expected a value <= 16384, but got 999999 instead. The maximum context length is 128000.","code":"integer_above_max_value"}})j",
+        R"j({"error":{"message":"Invalid 'max_completion_tokens': 999999. The maximum context length is 128000."}})j",
+        R"j({"error":{"message":"Unknown name \"context\": Cannot find field. exceeds the context window"}})j",
+        R"j({"error":{"message":"Unrecognized key(s) in object: 'context_window'. The maximum context length is 128000."}})j",
+        R"j({"error":{"message":"The parameter 'max_tokens' exceeds the context window; must be at most 4096"}})j",
+        R"j({"error":{"message":"Value error, max_completion_tokens cannot be greater than 16384 (maximum context length is 128000)"}})j",
+        R"j({"error":{"message":"The value exceeds the context window","param":"max_completion_tokens","code":"invalid_value"}})j",
+        R"j({"error":{"message":"max_tokens (100000) exceeds the model's context window of 32768"}})j",
+        R"j({"error":{"message":"Extra usage is required for prompts that exceed the context window of 200000 tokens"}})j",
+        R"j({"error":{"message":"The 1M context window exceeds what usage tier 1 includes"}})j",
+        R"j({"error":{"message":"Expected 'n' to be 1: maximum context length is 4096"}})j",
+        R"j({"error":{"message":"seed should be an integer, maximum context length is 4096"}})j",
+        R"j({"error":{"message":"参数 temperature 超出范围，上下文长度最大 8192"}})j",
+        R"j({"error":{"message":"It exceeds the context window","param":"verbosity"}})j",
+        R"j({"error":{"message":"It exceeds the context window","code":"unsupported_value"}})j",
+        R"j({"error":{"message":"Property 'stream_options' is not defined; maximum context length is 4096"}})j",
+        R"j({"error":{"message":"tool_choice is invalid: maximum context length is 8192"}})j",
+        R"j({"error":{"message":"'reasoning_effort' does not exist for this model whose maximum context length is 128000"}})j",
+        R"j({"error":{"message":"reasoning_effort is not a valid parameter for models with maximum context length is 8192"}})j",
+        R"j({"error":{"message":"The long context window exceeds what your tier allows; upgrade to use more than 200000 tokens"}})j",
+        R"j({"error":{"message":"function name too long: maximum is 64; the prompt too long"}})j",
+        R"j({"error":{"message":"This model does not accept the parameter 'top_k'. Model card: context length exceeds 100k"}})j",
+        R"j({"error":{"message":"model does not accept system messages; maximum context length is 8192"}})j",
+        R"j({"error":{"message":"Field 'seed' not allowed. maximum context length is 4096"}})j",
+        R"j({"error":{"message":"tools.0.custom.description: String should have at most 1024 characters (too many tokens)"}})j",
+        R"j({"error":{"message":"Invalid 'tools[0].description': string too long, more than the input tokens","code":"string_above_max_length"}})j",
+        R"j({"error":{"message":"messages.2.tool_call_id: string too long, more than the maximum length 40"}})j",
+        R"j({"error":{"message":"max_tokens is too large: you requested 9000 tokens but the model's limit is 4096"}})j",
+        R"j({"error":{"message":"string too long","code":"string_above_max_length","param":"messages[2].tool_calls[0].id"}})j",
+        R"j({"error":{"message":"Input validation error: max_new_tokens must be less than the context length"}})j",
+        R"j({"error":{"message":"该模型不支持 top_k 参数，上下文长度超过 8192 时除外"}})j",
+        R"j({"error":{"message":"The input file is too large: up to 30 MB, whatever its length"}})j",
+        R"j({"error":{"message":"You have used more than your monthly input tokens"}})j",
+    };
+    for (const char* body : parameters) {
+        const EndpointFailure failure = read_endpoint_failure(400, HttpHeaders(), body);
+        EXPECT_EQ(classify_failure(failure, {}, 1).code, ErrorCode::bad_request) << body;
+    }
     HttpHeaders bedrock;
     bedrock.set("x-amzn-errortype", "ThrottlingException");
     EXPECT_EQ(classify_failure(
@@ -211,12 +291,31 @@ TEST(Classification, RequestNearWindowSize_WasTooLong) {
     EXPECT_EQ(info.context_window, 1000);
 }
 
-TEST(Classification, RetryAfter_IsInSeconds) {
-    HttpHeaders headers;
-    headers.set("retry-after-ms", "1500");
-    EXPECT_EQ(classify_failure(read_endpoint_failure(429, headers, ""), {}, {}).retry_after, 1.5);
-    headers.set("retry-after", "3600");
-    EXPECT_EQ(classify_failure(read_endpoint_failure(429, headers, ""), {}, {}).retry_after, 3600);
+TEST(Classification, D15_RetryAfter_IsInSeconds) {
+    const auto retry_after = [](int status, const char* body, const RetryHints& hints) {
+        return classify_failure(read_endpoint_failure(status, HttpHeaders(), body, hints), {}, {})
+            .retry_after;
+    };
+    using namespace std::chrono_literals;
+    EXPECT_EQ(retry_after(429, "", {.delay = 1500ms}), 1.5);
+    EXPECT_EQ(retry_after(429, "", {.reset = 2s}), 2);
+    const std::pair<const char*, std::optional<double>> bodies[] = {
+        {R"({"error":{"message":"x","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
+             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"3s"}]}})",
+         3},
+        {R"({"error":{"message":"x","retry_after":3}})", 3},
+        {R"({"error":{"message":"x","retry_after":"2.5"}})", 2.5},
+        {R"({"error":{"message":"x"},"retry_after":4})", 4},
+        {R"({"message":"x","retry_after_ms":250})", 0.25},
+        {R"({"error":{"message":"x; try again in 7 s"}})", 7},
+        {R"({"error":{"message":"x","retry_after":-1}})", 20},
+        {R"({"error":{"message":"x","retry_after":"soon"}})", 20},
+    };
+    for (const auto& [body, seconds] : bodies)
+        EXPECT_EQ(retry_after(429, body, {.reset = 20s}), seconds) << body;
+    // Resets are those of a limit that is not the cause.
+    EXPECT_EQ(read_endpoint_failure(503, HttpHeaders(), "x", {.reset = 20s}).retry_after,
+              std::nullopt);
 }
 
 TEST(Classification, D15_DelayInText_IsRead) {
@@ -230,6 +329,14 @@ TEST(Classification, D15_DelayInText_IsRead) {
         {"Try again in 5 minutes", 300},
         {"Please wait 3 seconds before the next request", 3},
         {"Too Many Requests: retry after 7", 7},
+        {"Please wait 3 more seconds", 3},
+        {"You must wait at least 3 seconds", 3},
+        {"Too many requests. Retry-After: 3", 3},
+        {"The limit resets in 12s", 12},
+        {"请求过于频繁，请在 2 秒后重试", 2},
+        {"请2秒后再试", 2},
+        {"请等待 1 分钟", 60},
+        {"秒后", std::nullopt},
         {"try again in a moment; try again in 4 s", 4},
         {"Please try again in a few minutes.", std::nullopt},
         {"Please try again later", std::nullopt},
@@ -240,6 +347,79 @@ TEST(Classification, D15_DelayInText_IsRead) {
     };
     for (const auto& [text, seconds] : cases) EXPECT_EQ(delay_in_text(text), seconds) << text;
     EXPECT_FALSE(delay_in_text("try again in " + std::string(2000, '9') + "s"));
+}
+
+TEST(Classification, D89_RefusedImage_IsRecognizedInManyWords) {
+    const char* images[] = {
+        "messages.2.content.0.tool_result.content.0: unsupported content type",
+        "tool_result content must be text only",
+        "too many media items: maximum 20",
+        "Invalid base64 data",
+        "File is too large: 40 MB",
+        "Total attachment size exceeds 30 MB",
+        "messages.2.content.0.type: Input should be 'text'",
+        "This model only accepts text input",
+        "invalid content part at messages[2]",
+        "visual inputs are not enabled for this model",
+        "Unsupported MIME type",
+        "maximum resolution exceeded",
+        "messages[2].content should be a string",
+        "messages[2].content must be a string",
+        "messages.2.content: Input should be a valid string",
+        "this model is text-only",
+        "messages.2.content.1: type must be one of ['text']",
+        "Invalid type for 'input[3].output': expected a string, but got an array instead.",
+        "Unknown name \"parts\" at 'contents[2].parts[0].function_response': Cannot find field.",
+        "Unsupported content type",
+        "content must be a string",
+        "bad request",
+    };
+    for (const char* text : images) {
+        EndpointFailure failure;
+        failure.message = text;
+        for (const int status : {400, 422}) {
+            failure.status = status;
+            EXPECT_TRUE(refuses_image(failure)) << status << " " << text;
+        }
+        failure.status = 401;
+        EXPECT_FALSE(refuses_image(failure)) << text;
+    }
+    for (const char* text : {"prompt is too long: 9 tokens > 8 maximum", "rate limit reached",
+                             "The model `x` does not exist", "API key not valid",
+                             "Unsupported parameter: top_k", "Blocked by our content policy"}) {
+        EndpointFailure failure;
+        failure.status = 400;
+        failure.message = text;
+        EXPECT_FALSE(refuses_image(failure)) << text;
+    }
+}
+
+TEST(Classification, D89_RefusedThinking_IsRecognizedInManyWords) {
+    EndpointFailure failure;
+    failure.status = 400;
+    for (const char* text :
+         {"messages.1.content.0: unexpected thinking block",
+          "messages.1.content.0: Input tag 'thinking' found using 'type' does not match any of the "
+          "expected tags: 'text', 'tool_use'",
+          "thinking blocks are not supported by this model",
+          "Extra inputs are not permitted: messages.1.content.0.thinking",
+          "unknown variant `thinking`, expected `text`", "reasoning item could not be decrypted",
+          "Decryption failed for the reasoning.", "input[1]: unsupported item type 'reasoning'",
+          "property 'messages.2' : property 'reasoning_content' is unsupported"}) {
+        failure.message = text;
+        EXPECT_TRUE(refuses_thinking(failure)) << text;
+    }
+    for (const char* text :
+         {"thinking.budget_tokens: Input should be greater than or equal to 1024",
+          "Unsupported value: 'reasoning.effort' does not support 'none' with this model",
+          "Thinking is not supported by this model",
+          "messages: at least one message is required"}) {
+        failure.message = text;
+        EXPECT_FALSE(refuses_thinking(failure)) << text;
+    }
+    failure.message = "Invalid value.";
+    failure.param = "input[1].encrypted_content";
+    EXPECT_TRUE(refuses_thinking(failure));
 }
 
 TEST(Classification, NetworkFailure_KeepsItsCode) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/provider/openai/chat_api.hpp>
 #include <cubepi/provider/openai/responses_api.hpp>
 #include <cubepi/provider/openai_responses.hpp>
@@ -21,41 +20,77 @@ namespace {
 
 using detail::Endpoint;
 
-/// Chat Completions.
-class ChatProtocol final : public detail::WireProtocol {
+/// The endpoint and its settings. Immutable, shared by its calls.
+struct ChatEndpoint {
+    explicit ChatEndpoint(OpenAIOptions given)
+        : endpoint(detail::openai_vendor("OpenAI", given.api_key), given),
+          options(std::move(given)) {}
+
+    /// True for OpenAI's own endpoint, also at Azure; false for compatible servers.
+    bool is_openai() const noexcept {
+        return endpoint.host() == "api.openai.com" ||
+               endpoint.host().ends_with(".openai.azure.com");
+    }
+
+    Endpoint endpoint;
+    OpenAIOptions options;
+};
+
+/// One call of Chat Completions.
+class ChatCall final : public detail::WireProtocol {
 public:
-    explicit ChatProtocol(OpenAIOptions options)
-        : endpoint_(detail::openai_vendor("OpenAI", options.api_key), options),
-          options_(std::move(options)) {}
+    explicit ChatCall(std::shared_ptr<const ChatEndpoint> at) : at_(std::move(at)) {}
+
+    std::shared_ptr<const WireProtocol> of_one_call() const override {
+        return std::make_shared<const ChatCall>(at_);
+    }
 
     bool takes_response_format(const Model& model) const override {
-        const ProviderCapability configured{options_.capability,
-                                            options_.model_capability_overrides, options_.base_url};
+        const OpenAIOptions& options = at_->options;
+        const ProviderCapability configured{options.capability, options.model_capability_overrides,
+                                            options.base_url};
         const ModelProfile profile = effective_profile(ModelApi::openai_chat, model, configured);
         return profile.capability.response_format.value_or(
-            is_openai() && detail::openai_takes_response_format(model.id));
+            at_->is_openai() && detail::openai_takes_response_format(model.id));
     }
 
     Built build(const ModelRequest& request) const override {
-        const auto own = options_.model_capability_overrides.find(request.model.id);
+        const OpenAIOptions& options = at_->options;
+        const auto own = options.model_capability_overrides.find(request.model.id);
         detail::OpenAIChatSettings settings;
         settings.capability =
-            own == options_.model_capability_overrides.end() ? options_.capability : own->second;
-        settings.base_url = options_.base_url;
-        settings.openai_endpoint = is_openai();
-        settings.extra_body = options_.extra_body;
-        return detail::build_openai_chat(request, settings);
+            own == options.model_capability_overrides.end() ? options.capability : own->second;
+        settings.base_url = options.base_url;
+        settings.openai_endpoint = at_->is_openai();
+        settings.extra_body = options.extra_body;
+        settings.requires_thinking = requires_thinking_;
+        Built built = detail::build_openai_chat(request, settings);
+        sends_thinking_ = false;
+        for (const Json& message : built.body["messages"].as_array())
+            sends_thinking_ = sends_thinking_ || message.get_object().contains("reasoning_content");
+        return built;
     }
 
-    const Endpoint& endpoint() const noexcept override { return endpoint_; }
+    /// A server that names the field although the request has none wants it (D89).
+    std::string build_differently(const EndpointFailure& failure) const override {
+        const int status = failure.status.value_or(400);
+        const bool is_wanted =
+            (status == 400 || status == 422) && !sends_thinking_ &&
+            (failure.message + failure.param).find("reasoning_content") != std::string::npos;
+        if (!is_wanted || requires_thinking_) return {};
+        requires_thinking_ = true;
+        return "The endpoint requires the thinking of earlier answers: the history is sent with it";
+    }
+
+    const Endpoint& endpoint() const noexcept override { return at_->endpoint; }
     HttpRequest http_request(const ModelRequest&) const override {
-        return endpoint_.post("/chat/completions");
+        return at_->endpoint.post("/chat/completions");
     }
 
     std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const override {
         return std::make_unique<detail::OpenAIChatDecoder>(
-            assembler, ids, options_.accept_missing_finish, options_.thinking_tag);
+            assembler, ids, at_->options.accept_missing_finish, at_->options.thinking_tag);
     }
 
     JsonObject answer_body(const AssistantMessage& message) const override {
@@ -63,14 +98,10 @@ public:
     }
 
 private:
-    /// True for OpenAI's own endpoint, also at Azure; false for compatible servers.
-    bool is_openai() const noexcept {
-        return endpoint_.host() == "api.openai.com" ||
-               endpoint_.host().ends_with(".openai.azure.com");
-    }
-
-    Endpoint endpoint_;
-    OpenAIOptions options_;
+    std::shared_ptr<const ChatEndpoint> at_;
+    // State of this call, which runs on one executor.
+    mutable bool requires_thinking_ = false;
+    mutable bool sends_thinking_ = false;
 };
 
 /// The model `id` of a provider with the key and the address in the environment.
@@ -173,6 +204,7 @@ private:
     const AssistantMessage* usable_answer(const ModelRequest& request, const ResponsesInput& input,
                                           std::string& why_not) const;
     bool refuses_reasoning(const EndpointFailure& failure) const;
+    void note_reasoning(const JsonObject& body) const;
     void remember(MessageAssembler& assembler, std::string input) const;
 
     std::shared_ptr<const ResponsesEndpoint> at_;
@@ -185,8 +217,9 @@ private:
     mutable bool encrypted_ = true;
     mutable bool may_compact_ = true;
     mutable bool asks_to_compact_ = false;
-    mutable bool sends_reasoning_ = false;       ///< of earlier answers
-    mutable std::vector<std::string> sent_ids_;  ///< of items of earlier answers
+    mutable bool sends_reasoning_ = false;  ///< of earlier answers
+    /// Ids of items of earlier answers; places of reasoning items in the input, beginnings of what they have encrypted.
+    mutable std::vector<std::string> sent_names_;
 };
 
 ModelProfile ResponsesCall::profile_of(const Model& model) const {
@@ -243,13 +276,13 @@ WireProtocol::Built ResponsesCall::build(const ModelRequest& request) const {
     asks_to_compact_ = settings.compacts && request.options.compact_at() > 0;
 
     sends_reasoning_ = false;
-    sent_ids_.clear();
+    sent_names_.clear();
     for (const Json& item : input.items) {
         const JsonObject& sent = item.get_object();
         const std::string_view type = string_member(sent, "type");
         sends_reasoning_ = sends_reasoning_ || type == "reasoning" || type == "compaction";
         if (const std::string_view id = string_member(sent, "id"); !id.empty())
-            sent_ids_.emplace_back(id);
+            sent_names_.emplace_back(id);
     }
 
     const AssistantMessage* before = nullptr;
@@ -268,6 +301,7 @@ WireProtocol::Built ResponsesCall::build(const ModelRequest& request) const {
     if (keeps) sent_digest_ = digest(input.items, 0, input.items.size());
     Built built = build_openai_responses(request, settings, std::move(input.items));
     if (before) built.body["previous_response_id"] = before->response_id.str();
+    note_reasoning(built.body);
     append(notices, std::move(built.notices));
     built.notices = std::move(notices);
     return built;
@@ -308,14 +342,29 @@ std::string ResponsesCall::build_differently(const EndpointFailure& failure) con
     return {};
 }
 
-/// Returns whether the endpoint rejected a request because of the reasoning of earlier answers (D89). Servers state it in
-/// different words, all of which contain "encrypted" or the id of an item.
+/// Notes the words by which a refusal may refer to the reasoning in a request.
+void ResponsesCall::note_reasoning(const JsonObject& body) const {
+    constexpr std::size_t shortest_quote = 4;
+    const Json* input = body.if_contains("input");
+    if (!input || !input->is_array()) return;
+    const JsonArray& items = input->get_array();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        const JsonObject& item = items[i].get_object();
+        if (string_member(item, "type") != "reasoning") continue;
+        sent_names_.push_back("input[" + std::to_string(i) + "]");
+        const std::string_view content = string_member(item, "encrypted_content");
+        if (content.size() >= shortest_quote)
+            sent_names_.emplace_back(content.substr(0, shortest_quote));
+    }
+}
+
+/// Returns whether the endpoint rejected a request because of the reasoning of earlier answers (D89).
 bool ResponsesCall::refuses_reasoning(const EndpointFailure& failure) const {
     const int status = failure.status.value_or(400);
     if (status != 400 && status != 404 && status != 422) return false;
-    const std::string words = failure.code + " " + failure.type + " " + failure.message;
-    if (sends_reasoning_ && lower_case(words).find("encrypted") != std::string::npos) return true;
-    return std::any_of(sent_ids_.begin(), sent_ids_.end(), [&words](const std::string& id) {
+    if (sends_reasoning_ && refuses_thinking(failure)) return true;
+    const std::string words = failure.code + " " + failure.param + " " + failure.message;
+    return std::any_of(sent_names_.begin(), sent_names_.end(), [&words](const std::string& id) {
         return words.find(id) != std::string::npos;
     });
 }
@@ -343,7 +392,8 @@ std::unique_ptr<WireDecoder> ResponsesCall::decoder(MessageAssembler& assembler,
 }  // namespace detail
 
 OpenAIProvider::OpenAIProvider(OpenAIOptions options)
-    : HttpProvider(options.provider_id, std::make_shared<const ChatProtocol>(options)) {}
+    : HttpProvider(options.provider_id, std::make_shared<const ChatCall>(
+                                            std::make_shared<const ChatEndpoint>(options))) {}
 
 BoundModel OpenAIProvider::model(std::string id) const { return model(model_named(std::move(id))); }
 

@@ -474,8 +474,8 @@ Task<AssistantImages> ImagesCall::attempt() {
         if (const std::string* location = response.headers.find("location")) {
             response.headers.set("location", endpoint_->endpoint.without_secrets(*location));
         }
-        throw Refused(read_endpoint_failure(response.status, response.headers, text),
-                      read_retry_hints(response.headers, runtime_->clock->wall()));
+        const RetryHints hints = read_retry_hints(response.headers, runtime_->clock->wall());
+        throw Refused(read_endpoint_failure(response.status, response.headers, text, hints), hints);
     }
     const bool streamed = response.headers.get("content-type").starts_with("text/event-stream");
     if (streamed) co_return co_await read_stream(std::move(response));

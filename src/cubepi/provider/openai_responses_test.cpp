@@ -164,24 +164,36 @@ TEST(OpenAIResponsesProvider, D9_FailureAfterContent_KeepsTheContent) {
 
 TEST(OpenAIResponsesProvider, D13_RejectedReasoning_IsOmittedOnRetry) {
     const std::string item =
-        R"({"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"})";
-    Fixture it(
-        {MemoryResponse(200)
-             .with_event(R"({"type":"response.output_item.done","output_index":0,"item":)" + item +
-                         "}")
-             .with_event(R"({"type":"response.output_text.delta","output_index":1,"delta":"A"})")
-             .with_event(response("r1", "completed", "")),
-         refusal(400, "invalid_encrypted_content", "The encrypted content could not be verified."),
-         answer("r2", "B")});
-    it.turn("x");
-    const auto events = it.turn("y");
-    EXPECT_EQ(notices(events), "request_changed");
-    EXPECT_EQ(events.back().partial.get().text(), "B");
-    const Json with = it.body(1);
-    EXPECT_EQ(with.at_pointer("/input/2/type"), Json("reasoning"));
-    const Json without = it.body(2);
-    for (const Json& sent : without.at("input").as_array())
-        EXPECT_FALSE(sent.as_object().contains("encrypted_content"));
+        R"({"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAAAABBCCDD"})";
+    const MemoryResponse refusals[] = {
+        refusal(400, "invalid_encrypted_content", "The encrypted content could not be verified."),
+        refusal(400, "x", "reasoning item could not be decrypted"),
+        refusal(400, "x", "Decryption of the reasoning failed"),
+        refusal(400, "x", "input[2]: unsupported item type"),
+        refusal(400, "x", "The content gAAAAABBCCDD could not be verified."),
+        refusal(400, "x", "The content gAAAA... could not be verified."),
+        MemoryResponse(
+            400,
+            R"({"error":{"message":"Invalid value.","param":"input[2].encrypted_content","code":"invalid_value"}})")};
+    for (const MemoryResponse& refused : refusals) {
+        Fixture it(
+            {MemoryResponse(200)
+                 .with_event(R"({"type":"response.output_item.done","output_index":0,"item":)" +
+                             item + "}")
+                 .with_event(
+                     R"({"type":"response.output_text.delta","output_index":1,"delta":"A"})")
+                 .with_event(response("r1", "completed", "")),
+             refused, answer("r2", "B")});
+        it.turn("x");
+        const auto events = it.turn("y");
+        EXPECT_EQ(notices(events), "request_changed");
+        EXPECT_EQ(events.back().partial.get().text(), "B");
+        const Json with = it.body(1);
+        EXPECT_EQ(with.at_pointer("/input/2/type"), Json("reasoning"));
+        const Json without = it.body(2);
+        for (const Json& sent : without.at("input").as_array())
+            EXPECT_FALSE(sent.as_object().contains("encrypted_content"));
+    }
 }
 
 TEST(OpenAIResponsesProvider, D57_ServerHasHistory_OnlyNewMessagesAreSent) {

@@ -156,6 +156,9 @@ TEST(OpenAIProvider, D15_DelayInText_IsHonored) {
         R"({"error":{"message":"Limit 30000, Used 29000. Please try again in 2.5s. Visit the page.","code":"rate_limit_exceeded"}})";
     for (const MemoryResponse& first :
          {refusal(429, body), MemoryResponse(200).with_event(body),
+          MemoryResponse(200).with_event(
+              R"({"id":"r","choices":[{"index":0,"delta":{"content":""},"finish_reason":"error",)" +
+              body.substr(1, body.size() - 2) + "}]}"),
           refusal(400, R"({"__type":"ThrottlingException","message":"Try again in 2500 ms"})")}) {
         Fixture it({first, answer("Hi")});
         const auto began = it.clock->now();
@@ -172,6 +175,34 @@ TEST(OpenAIProvider, D15_DelayInText_IsHonored) {
     EXPECT_GT(soon.clock->now() - began, 300ms);
     Fixture late({refusal(429, R"({"error":{"message":"Please try again in 7m12.5s."}})")});
     EXPECT_EQ(spelled(late.events()), "error");
+}
+
+TEST(OpenAIProvider, D89_RequiredThinking_IsReturned) {
+    for (const char* text :
+         {"The `reasoning_content` in the thinking mode must be passed back to the API.",
+          "thinking is enabled but reasoning_content is missing in message at index 2"}) {
+        const MemoryResponse refused =
+            refusal(400, R"({"error":{"message":")" + std::string(text) + R"("}})");
+        Fixture it({refused, answer("Hi"), refused, refused});
+        AssistantMessage earlier;
+        ThinkingContent thinking;
+        thinking.thinking = "Hm";
+        earlier.content.emplace_back(thinking);
+        earlier.content.emplace_back(TextContent{"A"});
+        const MessageList messages{user_message("x"), earlier, user_message("y")};
+        const auto ask = [&] {
+            return it.read(it.provider->model("local").stream(messages, {}, {},
+                                                              StreamOptions().runtime(it.runtime)));
+        };
+        EXPECT_TRUE(spelled(ask()).ends_with("done")) << text;
+        const auto requests = it.transport->requests();
+        ASSERT_EQ(requests.size(), 2u);
+        EXPECT_EQ(requests[0].body.find("reasoning_content"), std::string::npos);
+        EXPECT_NE(requests[1].body.find(R"("reasoning_content":"Hm")"), std::string::npos);
+        // The second refusal of the same request is final.
+        EXPECT_TRUE(spelled(ask()).ends_with("error"));
+        EXPECT_EQ(it.transport->requests().size(), 4u);
+    }
 }
 
 TEST(OpenAIProvider, D16_CompleteAnswerWithoutEnd_EndsSoon) {

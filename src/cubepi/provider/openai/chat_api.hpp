@@ -25,15 +25,17 @@ struct OpenAIChatSettings {
     std::string_view base_url = {};        ///< tells compatible servers apart; outlives the call
     bool openai_endpoint = false;  ///< OpenAI's own, not a server that is compatible with it
     JsonObject extra_body = {};
+    bool requires_thinking =
+        false;  ///< the endpoint has refused a history without the thinking of earlier answers
 };
 
 /// Builds the body of POST /chat/completions, with notices about changes.
 WireProtocol::Built build_openai_chat(const ModelRequest& request,
                                       const OpenAIChatSettings& settings);
 
-/// Converts only the messages. `own_provider`: the provider whose thinking may be returned.
+/// Converts only the messages. `requires_thinking`: as in OpenAIChatSettings.
 JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDescriptor& capability,
-                               std::vector<Notice>& notices);
+                               std::vector<Notice>& notices, bool requires_thinking = false);
 
 /// Returns whether OpenAI's endpoint can enforce a JSON Schema for this model's answers (as of 2026-11: all but the
 /// oldest).
@@ -121,7 +123,6 @@ private:
     std::unique_ptr<OpenAIChatChunkParser> parser_;
     std::vector<Call> calls_;
     JsonArray thinking_details_;
-    std::string thinking_field_;
     ThinkingTag tag_;
     std::string reason_;
     std::int32_t text_ = -1;

@@ -171,6 +171,7 @@ public:
 
 private:
     void read_root(od::object& root);
+    void read_error(od::value& value);
     void read_usage(od::value& value);
     void read_detail(const od::raw_json_string& key, od::value& value);
     bool read_choice(od::object choice);
@@ -211,13 +212,17 @@ void OpenAIChatChunkParser::read_root(od::object& root) {
         } else if (is(key, "object")) {
             chunk.is_error = value.raw_json_token().starts_with("\"error\"");
         } else if (is(key, "error")) {
-            const std::string_view raw = raw_of(value);
-            if (!raw.empty() && raw.front() != 'n') chunk.error = raw;
+            read_error(value);
         } else if (!has_details) {
             read_detail(key, value);
         }
     });
     has_details = has_details || !chunk.model.empty();
+}
+
+void OpenAIChatChunkParser::read_error(od::value& value) {
+    const std::string_view raw = raw_of(value);
+    if (!raw.empty() && raw.front() != 'n') chunk.error = raw;
 }
 
 void OpenAIChatChunkParser::read_detail(const od::raw_json_string& key, od::value& value) {
@@ -257,6 +262,8 @@ bool OpenAIChatChunkParser::read_choice(od::object choice) {
             read_delta(value.get_object());
         } else if (is(key, "finish_reason")) {
             if (is_json_string(value)) chunk.finish_reason = value.get_string();
+        } else if (is(key, "error")) {
+            read_error(value);
         }
     });
     if (another) {
@@ -507,7 +514,6 @@ void OpenAIChatDecoder::add_content(EventQueue& out) {
         if (!text.empty()) add_thinking(text, out);
     }
     if (!chunk.thinking.empty()) {
-        thinking_field_ = chunk.thinking_field;
         add_thinking(chunk.thinking, out);
     }
     if (!chunk.text.empty()) add_content(tag_.add(chunk.text), out);

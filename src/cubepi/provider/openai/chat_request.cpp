@@ -71,8 +71,11 @@ JsonObject call_to_wire(const ToolCall& call, bool own) {
 class MessageWriter {
 public:
     MessageWriter(const ModelRequest& request, const CapabilityDescriptor& capability,
-                  std::vector<Notice>& notices)
-        : request_(request), capability_(capability), notices_(notices) {}
+                  std::vector<Notice>& notices, bool requires_thinking)
+        : request_(request),
+          capability_(capability),
+          notices_(notices),
+          requires_thinking_(requires_thinking) {}
 
     JsonArray run() {
         if (!request_.system_prompt.empty()) {
@@ -135,8 +138,11 @@ private:
             for (const Json& item : entry->get_array()) details.push_back(item);
         }
         if (is_own(message) && !details.empty()) wire["reasoning_details"] = std::move(details);
-        if (capability_.thinking_field && !thinking.empty())
+        if (requires_thinking_) {
+            wire["reasoning_content"] = thinking;  // also if it is empty
+        } else if (capability_.thinking_field && !thinking.empty()) {
             wire[*capability_.thinking_field] = thinking;
+        }
     }
 
     void add(const ToolResultMessage& message) {
@@ -189,6 +195,7 @@ private:
     const ModelRequest& request_;
     const CapabilityDescriptor& capability_;
     std::vector<Notice>& notices_;
+    bool requires_thinking_;
     JsonArray wire_;
     JsonArray images_;
     std::vector<std::string> open_calls_;
@@ -265,8 +272,8 @@ bool openai_takes_response_format(std::string_view id) {
 }
 
 JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDescriptor& capability,
-                               std::vector<Notice>& notices) {
-    return MessageWriter(request, capability, notices).run();
+                               std::vector<Notice>& notices, bool requires_thinking) {
+    return MessageWriter(request, capability, notices, requires_thinking).run();
 }
 
 WireProtocol::Built build_openai_chat(const ModelRequest& request,
@@ -278,7 +285,8 @@ WireProtocol::Built build_openai_chat(const ModelRequest& request,
     const CapabilityDescriptor& capability = profile.capability;
     WireProtocol::Built built;
     built.body["model"] = request.model.id;
-    built.body["messages"] = openai_chat_messages(request, capability, built.notices);
+    built.body["messages"] =
+        openai_chat_messages(request, capability, built.notices, settings.requires_thinking);
     built.body["stream"] = true;
     if (capability.stream_usage) {
         JsonObject options;

@@ -189,8 +189,9 @@ Task<CallFailure> read_error_response(HttpResponse response, const WireProtocol&
     if (const std::string* location = response.headers.find("location"))
         response.headers.set("location", protocol.endpoint().without_secrets(*location));
     CallFailure failure;
-    failure.endpoint = read_endpoint_failure(response.status, response.headers, text);
     failure.hints = read_retry_hints(response.headers, runtime.clock->wall());
+    failure.endpoint =
+        read_endpoint_failure(response.status, response.headers, text, failure.hints);
     co_return failure;
 }
 

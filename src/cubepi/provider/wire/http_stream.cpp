@@ -438,7 +438,8 @@ void HttpStreamSource::handle_failure() {
     failure_.reset();
     if (failure.endpoint) {
         EndpointFailure& endpoint = *failure.endpoint;
-        for (std::string* text : {&endpoint.message, &endpoint.code, &endpoint.type})
+        for (std::string* text :
+             {&endpoint.message, &endpoint.code, &endpoint.type, &endpoint.param})
             *text = without_secrets(std::move(*text));
     }
     close();
