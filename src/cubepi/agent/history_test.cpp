@@ -199,6 +199,17 @@ TEST(History, D3_D87_CallsOfIncompleteAnswer_AreNotExecuted) {
     }
 }
 
+TEST(History, D3_D87_SecondIncompleteAnswer_EndsTheRun) {
+    FauxProvider faux;
+    faux.set_responses({calling({echo_call("a")}, "new_reason"),
+                        calling({echo_call("b")}, "new_reason"), "never"});
+    Agent agent({.model = faux.model(), .tools = {echo_tool()}});
+    const RunResult result = run(agent.prompt("hi"));
+    ASSERT_EQ(result.new_messages.size(), 5u);
+    EXPECT_NE(result.new_messages[2].text().find("Make it again"), std::string::npos);
+    EXPECT_EQ(result.new_messages[4].text().find("Make it again"), std::string::npos);
+}
+
 TEST(History, D3_D87_RefusalWithCalls_EndsTheRun) {
     for (const char* reason : {"refusal", "content_filter", "SAFETY"}) {
         int ran = 0;

@@ -373,14 +373,18 @@ public:
         : stream_(std::move(stream)), notices_(std::move(notices)), retry_(std::move(retry)) {}
 
     std::optional<StreamEvent> ready() override {
-        if (has_begun_ && !last_) {
-            std::optional<StreamEvent> event =
-                after_start_ ? std::exchange(after_start_, std::nullopt) : stream_.ready();
-            if (event) return delivered(std::move(*event));
-            return event;
-        }
         if (std::optional<StreamEvent> notice = next_notice()) return notice;
-        return std::nullopt;
+        if (refusal_ || last_ || (!has_begun_ && !start_)) return std::nullopt;
+        if (after_start_) return delivered(std::move(*std::exchange(after_start_, std::nullopt)));
+        for (;;) {
+            std::optional<StreamEvent> event = stream_.ready();
+            if (!event) return std::nullopt;
+            event = taken(std::move(*event));
+            // An aborted answer has one event more: its end, which has what the start said.
+            if (after_start_ && after_start_->is_terminal())
+                return delivered(std::move(*std::exchange(after_start_, std::nullopt)));
+            if (event) return event;
+        }
     }
 
     Task<StreamEvent> next() override {
@@ -410,33 +414,36 @@ public:
             if (!event)
                 throw Error(ErrorCode::protocol,
                             "the provider's stream ended without done or error");
-            const bool is_refusal = retry_ && !has_begun_ &&
-                                    event->type == StreamEventType::error &&
-                                    detail::is_overflow(event->partial.get());
-            if (is_refusal) {
-                refusal_ = std::move(event);
-                start_.reset();
-                Notice notice;
-                notice.code = "context_overflow";
-                notice.text = "the conversation is too long for the model; compacting it ...";
-                notices_.push_back(std::move(notice));
-                continue;
-            }
-            if (event->type == StreamEventType::notice) co_return std::move(*event);
-            if (retry_ && !has_begun_ && event->type == StreamEventType::start) {
-                start_ = std::move(event);
-                continue;
-            }
-            has_begun_ = true;
-            if (start_) {
-                after_start_ = std::move(event);
-                co_return std::move(*std::exchange(start_, std::nullopt));
-            }
-            co_return delivered(std::move(*event));
+            std::optional<StreamEvent> delivered_now = taken(std::move(*event));
+            if (delivered_now) co_return std::move(*delivered_now);
         }
     }
 
 private:
+    /// Returns what to deliver at an event of the provider; nothing if it is held back.
+    std::optional<StreamEvent> taken(StreamEvent event) {
+        const bool is_refusal = retry_ && !has_begun_ && event.type == StreamEventType::error &&
+                                detail::is_overflow(event.partial.get());
+        if (is_refusal) {
+            refusal_ = std::move(event);
+            start_.reset();
+            Notice notice;
+            notice.code = "context_overflow";
+            notice.text = "the conversation is too long for the model; compacting it ...";
+            notices_.push_back(std::move(notice));
+            return next_notice();
+        }
+        if (event.type == StreamEventType::notice) return event;
+        if (retry_ && !has_begun_ && event.type == StreamEventType::start) {
+            start_ = std::move(event);
+            return std::nullopt;
+        }
+        has_begun_ = true;
+        if (!start_) return delivered(std::move(event));
+        after_start_ = std::move(event);
+        return std::exchange(start_, std::nullopt);
+    }
+
     /// Returns the event, or the notice that precedes it.
     StreamEvent delivered(StreamEvent event) {
         if (!is_compacted_end(event)) return event;

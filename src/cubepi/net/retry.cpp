@@ -11,7 +11,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <string_view>
@@ -80,11 +79,12 @@ std::optional<std::chrono::system_clock::time_point> parse_internet_time(std::st
 /// Reads the time until a limit is reset: a duration, or a time.
 std::optional<milliseconds> parse_reset(const std::string& text,
                                         std::chrono::system_clock::time_point now) {
-    constexpr milliseconds earliest_time(100'000'000);
+    constexpr double earliest_time = 1e8;
     std::optional<std::chrono::system_clock::time_point> time = parse_internet_time(text);
-    if (const auto wait = parse_wait(text, 1); !time && wait && *wait >= earliest_time) {
-        // A number since 1970, of seconds or milliseconds.
-        double number = std::strtod(text.c_str(), nullptr);
+    const std::optional<double> since_1970 = detail::parsed_number<double>(text);
+    if (!time && since_1970 && std::isfinite(*since_1970) && *since_1970 >= earliest_time) {
+        // Of seconds or milliseconds.
+        double number = *since_1970;
         if (number >= 1e11) number /= 1000;
         time = std::chrono::system_clock::time_point(
             std::chrono::seconds(static_cast<std::int64_t>(std::min(number, 9e9))));

@@ -12,15 +12,15 @@ namespace {
 // Words of the APIs and of servers: OpenAI, Anthropic, Gemini, Bedrock, Cohere, Mistral, Zhipu, Baidu, vLLM, SGLang, llama.cpp, TGI, LM Studio. They
 // are compared without case and without the characters between their letters.
 
-constexpr std::array<std::string_view, 22> complete_words = {
+constexpr std::array<std::string_view, 24> complete_words = {
     "stop",      "endturn",      "stopsequence", "tooluse",  "toolcalls",
     "toolcall",  "functioncall", "eos",          "eostoken", "eosfound",
     "eot",       "endoftext",    "endofturn",    "complete", "completed",
     "done",      "end",          "finish",       "finished", "stopstringfound",
-    "stoptoken", "normal"};
-constexpr std::array<std::string_view, 9> limit_words = {
-    "length",       "maxtokens", "maxoutputtokens", "maxcompletiontokens",      "modellength",
-    "maxnewtokens", "limit",     "tokenlimit",      "maxpredictedtokensreached"};
+    "stoptoken", "normal",       "endofmessage", "eom"};
+constexpr std::array<std::string_view, 10> limit_words = {
+    "length",       "maxtokens", "maxoutputtokens", "maxcompletiontokens",       "modellength",
+    "maxnewtokens", "limit",     "tokenlimit",      "maxpredictedtokensreached", "outoftokens"};
 constexpr std::array<std::string_view, 5> window_words = {
     "modelcontextwindowexceeded", "contextwindowexceeded", "contextlengthexceeded",
     "contextlengthreached", "modellengthexceeded"};
@@ -75,7 +75,8 @@ AnswerEnd answer_end(const AssistantMessage& answer) {
     if (answer.is_refusal() || is_one_of(word, refusal_words)) return AnswerEnd::refused;
     // Servers have many words for an answer that ends with calls: "tools", "function_calls", "tool_request".
     const bool ends_with_calls =
-        answer.has_tool_calls() && (word.starts_with("tool") || word.starts_with("function"));
+        answer.has_tool_calls() &&
+        (word.starts_with("tool") || word.starts_with("function") || word == "pauseturn");
     if (!ends_with_calls && !is_one_of(word, complete_words)) return AnswerEnd::incomplete;
     return answer.has_tool_calls() || has_content(answer) ? AnswerEnd::complete : AnswerEnd::empty;
 }

@@ -80,13 +80,14 @@ constexpr std::array<std::string_view, 12> parameter_kinds = {
     "extraforbidden",       "unrecognizedrequest", "invalidfunction",  "invalidschema"};
 /// Texts of rejections for other reasons, which may mention the context window: of an image, an account, a server that is
 /// overloaded, an output limit.
-constexpr std::array<std::string_view, 34> other_forms = {
+constexpr std::array<std::string_view, 42> other_forms = {
     // Overload
     "try again later", "try again in", "please wait", "slow down", "concurren",
     // Accounts
     " tier", " plan", "permission", "entitled", "subscription", "your account", "organization",
     "allot", "upgrade to", "billing", "credits", "balance", "monthly", "usage limit", "per hour",
-    "per second", "tpm", "频率", "配额", "额度", "余额", "本月", "账户",
+    "per second", "tpm", "this key", "in flight", "-hour", "token budget", "token usage", "用量",
+    "试用", "免费", "频率", "配额", "额度", "余额", "本月", "账户",
     // Output limits, images
     "model's maximum output", "maximum allowed number of output tokens",
     "at most*completion tokens", "at most*output tokens", "image exceeds", "image dimensions"};
@@ -138,7 +139,7 @@ constexpr std::array<std::string_view, 6> length_forms = {"longer than*token", "
                                                           "larger than*token", "exceeding*token",
                                                           "exceeding*context", "不支持超"};
 /// Texts of servers for a conversation that exceeds the context window, in lower case.
-constexpr std::array<std::string_view, 57> overflow_forms = {
+constexpr std::array<std::string_view, 58> overflow_forms = {
     // OpenAI, Azure, DeepSeek, OpenRouter, Fireworks, vLLM, Mistral, Cerebras, Groq
     "maximum context length is", "exceed*maximum context length", "too large*maximum context",
     "too long*maximum context", "maximum input length of", "longer than the maximum model length",
@@ -158,8 +159,8 @@ constexpr std::array<std::string_view, 57> overflow_forms = {
     "prompt_tokens*must be less than", "input tokens must be no more than", "tokens too long",
     "tokens limit exceeded:*max", "超长", "输入*过长", "超*上下文", "上下文*超",
     // Cohere, Together, TGI
-    "too many tokens", "tokens*must be <=", "inputs*must have less than",
-    "cannot exceed*tokens limit",
+    "too many tokens", "tokens*must be <=", "must be at least 1, got -",
+    "inputs*must have less than", "cannot exceed*tokens limit",
     // SGLang, llama.cpp, LM Studio, Ollama
     "longer than the model's context length", "exceeds the available context size",
     "context size*exceeded", "when context the overflows", "greater than the context length",
@@ -227,9 +228,71 @@ bool names_prompt(std::string text) {
     return matches_one(text, prompt_words);
 }
 
-bool states_excess(const std::string& text) {
+/// What texts about tokens and lengths name besides a prompt: an answer, an account, a machine, a key, a part of the request.
+constexpr std::array<std::string_view, 48> other_subjects = {"maximum tokens you requested",
+                                                             "for the completion",
+                                                             "maxtokens",
+                                                             "n_predict",
+                                                             "num_predict",
+                                                             "max output",
+                                                             "response",
+                                                             "used",
+                                                             "usage",
+                                                             "allowance",
+                                                             "trial",
+                                                             "weekly",
+                                                             "-hour",
+                                                             "this key",
+                                                             "contact sales",
+                                                             "in flight",
+                                                             "budget",
+                                                             "spend",
+                                                             "用量",
+                                                             "免费",
+                                                             "试用",
+                                                             "用完",
+                                                             "memory",
+                                                             "overload",
+                                                             "queue",
+                                                             "capacity",
+                                                             "loading",
+                                                             "batch",
+                                                             "buffer",
+                                                             "vocabulary",
+                                                             "pars",
+                                                             "unexpected",
+                                                             "authentication",
+                                                             "api token",
+                                                             "access token",
+                                                             "session token",
+                                                             "bearer",
+                                                             "jwt",
+                                                             "header",
+                                                             "cookie",
+                                                             "description",
+                                                             "tool call",
+                                                             "number of tools",
+                                                             "number of messages",
+                                                             "alternate",
+                                                             "system message",
+                                                             " cach",
+                                                             "stop token"};
+
+/// Returns the text without what it may repeat of the conversation.
+std::string without_content(std::string text) {
+    for (const std::string_view mark : {"input_value=", "<think>"})
+        text.resize(std::min(text.find(mark), text.size()));
+    return text;
+}
+
+bool states_excess(std::string text) {
+    // What follows is rarely the server's own.
+    constexpr std::size_t longest = 512;
+    text.resize(std::min(longest, text.size()));
     if (matches_one(text, other_content)) return false;
     if (matches_one(text, too_long_forms)) return true;
+    const bool is_answer = has(text, "output token") && !has(text, "input");
+    if (is_answer || matches_one(text, other_subjects)) return false;
     constexpr std::array<std::string_view, 12> sizes = {
         "requested*token", "total*token",     "token count", "number of token",
         "sequence length", "maximum context", "n_ctx",       "model's",
@@ -309,6 +372,12 @@ std::string_view leading_path(std::string_view text) {
 /// Returns whether the endpoint refused a parameter of the request, and not its messages. `text` is its message in lower case.
 bool refuses_parameter(const EndpointFailure& failure, const std::string& text) {
     std::string param = detail::lower_case(failure.param);
+    // LiteLLM writes the text "None"; others name the whole request.
+    for (const std::string_view nothing : {"none", "null", "body", "request", "model", "text"}) {
+        if (param == nothing) param.clear();
+    }
+    // vLLM subtracts the prompt from the window: a limit below zero is that of no request.
+    if (has(text, "must be at least 1, got -")) return false;
     if (param.empty()) param = quoted_parameter(text);
     if (param.empty()) param = leading_path(text);
     const bool is_output =
@@ -607,8 +676,8 @@ bool is_context_overflow(const EndpointFailure& failure) {
     const int status = failure.status.value_or(0);
     if (!may_be_overflow(status) || is_rate_kind(detail::lower_case(kind))) return false;
     // The reason is in the first lines of a long text.
-    const std::string text =
-        detail::lower_case(std::string_view(failure.message).substr(0, longest_message));
+    const std::string text = without_content(
+        detail::lower_case(std::string_view(failure.message).substr(0, longest_message)));
     const bool has_kind = matches_one(detail::letters_of(kind), overflow_kinds);
     // The code of a text that is too long is also that of a name.
     if (has_kind && !has(kind, "above_max_length")) return true;

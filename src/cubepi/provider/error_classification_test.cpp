@@ -145,6 +145,8 @@ constexpr const char* overflows[] = {
     R"j({"error":{"message":"Your input exceeds the context window.","code":"invalid_value","param":"messages"}})j",
     R"j({"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the messages, 1000 in the completion).","param":"max_tokens"}})j",
     R"j({"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.","param":"input_tokens"}})j",
+    R"j({"error":{"message":"litellm.ContextWindowExceededError: This model's maximum context length is 8192 tokens.","type":"None","param":"None","code":"400"}})j",
+    R"j({"error":{"message":"max_tokens must be at least 1, got -232."}})j",
 };
 
 TEST(Classification, D87_Overflow_IsRecognizedInManyWords) {
@@ -248,6 +250,29 @@ TEST(Classification, D87_OtherFailures_AreNotOverflows) {
     for (const char* body : parameters) {
         const EndpointFailure failure = read_endpoint_failure(400, HttpHeaders(), body);
         EXPECT_EQ(classify_failure(failure, {}, 1).code, ErrorCode::bad_request) << body;
+    }
+    const char* others[] = {
+        "The maximum tokens you requested exceeds the model limit of 4096.",
+        "n_predict exceeds the model's token limit",
+        "This model only supports up to 8192 output tokens",
+        "Weekly token limit exceeded for the model",
+        "Your token usage exceeds the allocated tokens for this model deployment",
+        "您的 token 用量超过限制",
+        "5-hour limit reached: too many tokens used",
+        "CUDA out of memory: the model's KV cache needs more than the available tokens",
+        "Your API token has exceeded its lifetime; request has been rejected",
+        "messages must alternate: more than one user message in the context",
+        "The tool description exceeds the maximum length of 1024 characters for this model",
+        "stop: at most 4 stop tokens for this model",
+        "Failed to read the input at pos 0: <think>the prompt exceeds the maximum number of tokens",
+    };
+    for (const char* text : others) {
+        const std::string body =
+            boost::json::serialize(JsonObject{{"error", JsonObject{{"message", text}}}});
+        for (const int status : {400, 500}) {
+            const EndpointFailure failure = read_endpoint_failure(status, HttpHeaders(), body);
+            EXPECT_NE(classify_failure(failure, {}, 1).code, ErrorCode::context_length) << text;
+        }
     }
     HttpHeaders bedrock;
     bedrock.set("x-amzn-errortype", "ThrottlingException");

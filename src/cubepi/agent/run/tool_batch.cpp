@@ -495,10 +495,23 @@ void ToolBatch::refuse_incomplete(Call& call) {
     if (end == AnswerEnd::cut_off) return refuse(call, std::string(cut_off_text));
     std::string text = answer_end_text(assistant_) + ". The call was not executed.";
     text.front() = 'T';
-    const bool is_refusal = end == AnswerEnd::refused;
-    if (!is_refusal) text += " Make it again.";
+    const bool ends_run = end == AnswerEnd::refused || ended_so_before();
+    if (!ends_run) text += " Make it again.";
     refuse(call, std::move(text));
-    if (is_refusal) call.result.terminate = true;
+    if (ends_run) call.result.terminate = true;
+}
+
+/// Returns whether the answer before this one has ended with the same word: the server would end each answer so, and each costs.
+bool ToolBatch::ended_so_before() const {
+    std::size_t answers = 0;
+    const MessageList& messages = core_.new_messages();
+    for (std::size_t i = messages.size(); i > 0 && answers < 2; --i) {
+        const AssistantMessage* const answer = messages[i - 1].assistant();
+        if (!answer) continue;
+        if (answer->stop_reason != assistant_.stop_reason) return false;
+        ++answers;
+    }
+    return answers == 2;
 }
 
 void ToolBatch::refuse_aborted(Call& call) {

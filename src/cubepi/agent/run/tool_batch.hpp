@@ -161,6 +161,7 @@ private:
     void kill_running();
     void refuse(Call& call, std::string text);
     void refuse_incomplete(Call& call);
+    bool ended_so_before() const;
     void refuse_aborted(Call& call);
     void refuse_unannounced(Call& call);
     template <class T>

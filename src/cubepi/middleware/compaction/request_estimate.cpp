@@ -172,7 +172,10 @@ void RequestEstimate::note_call(std::int64_t reported, const SharedString& model
 /// Returns whether the counts may be those of a server that cuts requests at that size: it is a size that windows have, no request
 /// was larger, and counts have grown to it. There are servers that report the same count, or any, for each request.
 bool RequestEstimate::may_be_cut(std::int64_t at) const {
-    return at >= smallest_window && 10 * at >= 9 * highest_ && 10 * rise_ >= at;
+    // As numbers that do not overflow: a server may report any.
+    const auto size = static_cast<double>(at);
+    return at >= smallest_window && size >= 0.9 * static_cast<double>(highest_) &&
+           static_cast<double>(rise_) >= 0.1 * size;
 }
 
 double RequestEstimate::scale() const {

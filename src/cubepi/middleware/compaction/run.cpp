@@ -246,6 +246,7 @@ std::int64_t CompactionRun::limit() const {
 }
 
 bool CompactionRun::is_full() const {
+    if (options_->window_share <= 0 && options_->max_tokens_before_compact <= 0) return false;
     for (std::size_t i = history_.size(); i > record_.made_at; --i) {
         if (const AssistantMessage* answer = history_[i - 1].assistant())
             return answer_end(*answer) == AnswerEnd::context_window;

@@ -114,6 +114,7 @@ private:
     void add_name(Call& call, std::string_view name);
     Call* find_call(const OpenAIChatCallPiece& piece);
     bool begins_another(const Call& call, const OpenAIChatCallPiece& piece) const;
+    bool repeats(const Call& call, const OpenAIChatCallPiece& piece) const;
     Call& open_call(const OpenAIChatCallPiece& piece, EventQueue& out);
     std::string usable_id(std::string_view wire_id);
     void end_text(EventQueue& out);

@@ -559,8 +559,14 @@ bool OpenAIChatDecoder::begins_another(const Call& call, const OpenAIChatCallPie
     const std::size_t first = piece.arguments.find_first_not_of(" \n\r\t");
     if (first == std::string_view::npos || piece.arguments[first] != '{') return false;
     if (!call.has_arguments) return !has_ids && piece.name != call.name;
-    if (!call.extent.is_closed()) return false;
+    if (!call.extent.is_closed() || repeats(call, piece)) return false;
     return parse_arguments(assembler_.raw_arguments(call.index)).state == ArgumentsState::exact;
+}
+
+/// Whether a piece is the whole call once more: there are servers that repeat it in their last chunk.
+bool OpenAIChatDecoder::repeats(const Call& call, const OpenAIChatCallPiece& piece) const {
+    return !piece.id.empty() && piece.id == call.wire_id && piece.name == call.name &&
+           call.extent.is_closed() && piece.arguments == assembler_.raw_arguments(call.index);
 }
 
 OpenAIChatDecoder::Call* OpenAIChatDecoder::find_call(const OpenAIChatCallPiece& piece) {
@@ -611,6 +617,7 @@ void OpenAIChatDecoder::add_call(const OpenAIChatCallPiece& piece, EventQueue& o
         if (piece.name.empty() && piece.arguments.empty() && piece.id.empty()) return;
         call = &open_call(piece, out);
     } else {
+        if (repeats(*call, piece)) return;
         add_name(*call, piece.name);
     }
     if (!piece.members.empty())

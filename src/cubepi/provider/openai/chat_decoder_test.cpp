@@ -127,6 +127,11 @@ TEST(OpenAIChatDecoder, EqualIdsAtOneIndex_AreSeparateCalls) {
         EXPECT_NE(calls[1]->id, "c");
         EXPECT_EQ(calls[1]->arguments, JsonObject({{"x", 2}}));
         EXPECT_EQ(calls[1]->name, "f");
+        // A server that repeats the whole call in its last chunk does not ask for two.
+        const Decoded repeated =
+            decode(piece(id, R"({\"x\":1})") + piece(id, R"({\"x\":1})") + finish("tool_calls"));
+        ASSERT_EQ(repeated.message.tool_calls().size(), 1u) << index;
+        EXPECT_EQ(repeated.message.tool_calls()[0]->arguments, JsonObject({{"x", 1}}));
     }
 }
 
