@@ -286,7 +286,7 @@ std::string without_content(std::string text) {
 }
 
 bool states_excess(std::string text) {
-    // What follows is rarely the server's own.
+    // Text behind that is rarely the server's own.
     constexpr std::size_t longest = 512;
     text.resize(std::min(longest, text.size()));
     if (matches_one(text, other_content)) return false;
