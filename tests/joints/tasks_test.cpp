@@ -125,7 +125,7 @@ TEST_F(Tasks, D126_NewSession_EndsTasks) {
     chat.type("/new\r");
     EXPECT_TRUE(chat.expect_on_screen("Ended 1 background sub-agent")) << chat.shown();
     chat.type("/tasks\r");
-    EXPECT_TRUE(chat.expect_on_screen("There are no tasks")) << chat.shown();
+    EXPECT_TRUE(chat.expect_on_screen("There are no sub-agents")) << chat.shown();
     leave(chat);
 }
 

@@ -380,7 +380,7 @@ public:
             std::optional<StreamEvent> event = stream_.ready();
             if (!event) return std::nullopt;
             event = taken(std::move(*event));
-            // An aborted answer has one event more: its end, which has what the start said.
+            // An aborted answer has one event more: its end, which has what the start had.
             if (after_start_ && after_start_->is_terminal())
                 return delivered(std::move(*std::exchange(after_start_, std::nullopt)));
             if (event) return event;

@@ -228,7 +228,7 @@ bool names_prompt(std::string text) {
     return matches_one(text, prompt_words);
 }
 
-/// What texts about tokens and lengths name besides a prompt: an answer, an account, a machine, a key, a part of the request.
+/// Words of texts about tokens and lengths that name something else than a prompt: an answer, an account, a machine, a key, a part of the request.
 constexpr std::array<std::string_view, 48> other_subjects = {"maximum tokens you requested",
                                                              "for the completion",
                                                              "maxtokens",
