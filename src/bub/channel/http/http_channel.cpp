@@ -595,10 +595,11 @@ Task<> HttpChannel::State::stop_until_over(ExchangePtr exchange,
         if (ended.cancelled() || !exchange) ended.rethrow();
         const bool is_decided = ended.ok() && ended.value();
         if (is_decided || !exchange || ends.reached(*exchange)) co_return;
-        // It is on its way to its turn, here or at the gateway of its session, which looks for messages in intervals. A text is no reason to ask again.
+        // It is on its way to its turn, here or at the gateway of its session, which looks for messages in intervals. A text of its turn is not an end of that.
         const auto next = cubepi::deadline_after(clock.now(), interval);
         const bool was_running = exchange->running();
-        for (bool has_changed = true; has_changed && !exchange->done() && !ends.reached(*exchange) &&
+        for (bool has_changed = true; has_changed && !exchange->done() &&
+                                      !ends.reached(*exchange) &&
                                       exchange->running() == was_running;) {
             Task<> changing = exchange->wait();
             has_changed = co_await cubepi::detail::run_until(clock, next, std::move(changing));
