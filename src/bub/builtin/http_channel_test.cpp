@@ -1252,7 +1252,9 @@ public:
     Task<StopOutcome> stop(Envelope by) override {
         EXPECT_EQ(by.rest.at(only_message_key), "m1");
         EXPECT_EQ(sender_of(by), "ann") << "a hook may choose the session by it";
-        co_return ++stops < attempts ? StopOutcome::idle : StopOutcome::stopped;
+        if (++stops == 1)
+            throw cubepi::CheckpointerError(cubepi::ErrorCode::storage, "the connection was lost");
+        co_return stops < attempts ? StopOutcome::idle : StopOutcome::stopped;
     }
 
     static constexpr int attempts = 3;
