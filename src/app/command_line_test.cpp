@@ -286,6 +286,16 @@ TEST(CommandLine, EmptyValue_IsAnErrorAndSwallowsNothing) {
     EXPECT_EQ(parse({"run", "a", ""}).line.words.size(), 2u) << "an argument is not an option";
 }
 
+TEST(CommandLine, EmptyQuestion_IsRefused) {
+    for (const char* action : {"show", "approve", "deny", "answer", "cancel"})
+        for (const std::vector<std::string>& more :
+             std::vector<std::vector<std::string>>{{""}, {"", "text"}, {"", "--gateway"}}) {
+            std::vector<std::string> words = {"inbox", action};
+            words.insert(words.end(), more.begin(), more.end());
+            EXPECT_EQ(parse(words).line.exit_code, exit_usage) << action;
+        }
+}
+
 TEST(CommandLine, MisspeltCommand_IsNeverAPrompt) {
     for (const bool terminal : {false, true}) {
         const Parsed misspelt = parse({"chta"}, {}, terminal);

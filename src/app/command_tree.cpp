@@ -60,6 +60,14 @@ void add_log_flags(CLI::App& command, LogFlags& flags) {
     option(command, "--log-format", flags.format, "Format of the log: text or json", "FORMAT");
 }
 
+CLI::Validator not_empty() {
+    CLI::Validator check;
+    check.name("");
+    check.operation(
+        [](std::string& text) -> std::string { return text.empty() ? "it is empty" : ""; });
+    return check;
+}
+
 /// A sum of money.
 CLI::Validator positive_amount() {
     CLI::Validator check;
@@ -391,7 +399,8 @@ void add_inbox_commands(CLI::App& app, CommandLine& line) {
     const auto add_one = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add(name, description, what);
         option(added, "question", line.inbox.question, "The question's id, or its beginning", "ID")
-            ->required();
+            ->required()
+            ->check(not_empty());
         option(added, "-s,--session", line.inbox.session, "Only questions of this session",
                value_type::session);
         return added;

@@ -286,6 +286,28 @@ TEST_F(ThreeDatabases, D258_ListsDuringOutage_NameTheDatabase) {
     EXPECT_TRUE(has_metrics());
 }
 
+TEST_F(ThreeDatabases, D258_PartOfName_IsRefusedDuringOutage) {
+    record();
+    joint_tests::TaskModel tasks;
+    GatewayProcess gateway(one, tasks.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    const std::string session = session_in(0);
+    const HttpReply asked = run(
+        post_message(port, {{"text", "write new.txt"}, {"session", session}, {"user", "olga"}}));
+    const std::string name(
+        asked.json().at("outputs").at(0).at("question").at("request_id").as_string());
+    allow(1, false);
+    for (const std::string& part : {name.substr(0, 8), name.substr(0, name.size() - 1)}) {
+        const CommandResult refused = run_command(one, {"inbox", "--gateway", "approve", part});
+        EXPECT_NE(refused.status, 0);
+        EXPECT_TRUE(has(refused.output, "'b', which cannot be used")) << refused.output;
+    }
+    const CommandResult answered = run_command(one, {"inbox", "--gateway", "approve", name});
+    EXPECT_EQ(answered.status, 0) << answered.output;
+    allow(1, true);
+    wait_until_sound(one);
+}
+
 TEST_F(ThreeDatabases, D266_KeyWithoutSession_IsOneMessage) {
     record();
     std::uint16_t first_port = 0;

@@ -205,6 +205,26 @@ TEST_F(LeavingClients, D215_LastReaderElsewhere_EndsTheTurn) {
     EXPECT_EQ(model.count("a"), 1u);
 }
 
+TEST_F(LeavingClients, D215_LastReaderOfStreamElsewhere_EndsTheTurn) {
+    model.hold("a");
+    Client here = ask(port, "responses", "a", "s1", "k", {{"stream", true}});
+    here.read_until("response.in_progress");
+    const std::string created = here.text().substr(0, here.text().find("\n\n"));
+    const std::string id(events_of(created + "\n").at(0).at("response").at("id").as_string());
+    (void)model.wait_for("a");
+    Client there(second_port, "GET /v1/responses/" + id + "?stream=true", "",
+                 "Connection: close\r\n");
+    there.read_until("response.in_progress");
+    here.leave();
+    wait_for_later_end(port);
+    model.release("later");
+    wait_for_count(unfinished, 1);
+    there.leave();
+    wait_for_count(unfinished, 0);
+    wait_until_idle(one);
+    EXPECT_EQ(model.count("a"), 1u);
+}
+
 TEST_F(LeavingClients, D215_BackgroundResponse_ContinuesWithoutJoinedClients) {
     model.hold("a");
     Client created = ask(port, "responses", "a", "s1", "k", {{"background", true}});

@@ -378,9 +378,24 @@ Task<> OpenAIInterface::write_events_elsewhere(std::shared_ptr<RemoteEvents> eve
                                                std::stop_token closed, ResponseStream* out) {
     constexpr std::chrono::milliseconds interval{200};
     for (bool is_held = true; is_held;) {
+        bool is_written = true;
         const std::vector<std::string> next = std::exchange(events->events, {});
-        for (std::string event : next) co_await out->write(std::move(event));
-        if (events->ended || closed.stop_requested()) co_return;
+        for (std::size_t at = 0; at < next.size() && is_written; ++at) {
+            Task<> writing = out->write(next[at]);
+            const Outcome<> written = co_await outcome_of(std::move(writing));
+            if (written.cancelled()) written.rethrow();
+            is_written = written.ok();
+        }
+        const bool has_left = !is_written || closed.stop_requested();
+        if (events->ended || has_left) {
+            events->reader->leave();
+            // The gateway that has its turn may have been left by its own clients before.
+            const std::string message = events->name.message;
+            if (!events->ended && !is_read_here(message))
+                channel_->abandon_message(message, events->name.session,
+                                          [this, message] { return is_read(message); });
+            co_return;
+        }
         co_await Runtime::standard()->clock->sleep_for(interval);
         is_held = co_await read_events(events, true);
     }

@@ -211,10 +211,16 @@ Task<QuestionEntry> find_question(std::shared_ptr<GatewayInstance> instance, std
     std::vector<HitlRequest> open;
     for (const QuestionEntry& one : all) open.push_back(*one.request);
     const auto named = bub::questions_named(name, open);
-    if (named.empty() && !read.unread.empty())
+    // A name of one question here may be that of others there, too.
+    const bool is_whole = named.size() == 1 && bub::question_name(*named.front()) == name;
+    if (!is_whole && !read.unread.empty()) {
+        std::string databases;
+        for (const std::string& one : read.unread)
+            databases += (databases.empty() ? "" : "', '") + one;
         throw Error(ErrorCode::unavailable, "the question '" + name + "' may be in the database '" +
-                                                read.unread.front() +
+                                                databases +
                                                 "', which cannot be used at the moment");
+    }
     if (named.empty())
         throw Error(ErrorCode::not_found, "no question '" + name + "' waits for an answer");
     if (named.size() > 1)
@@ -259,7 +265,8 @@ Task<bool> AnswerWatch::still_open() const {
     const AskedPage open = co_await read_all(instance_, std::nullopt);
     for (const QuestionEntry& one : open.entries)
         if (one.thread_id == tape_ && bub::question_name(*one.request) == name_) co_return true;
-    co_return false;
+    // It may be in a database that cannot be read.
+    co_return !open.unread.empty();
 }
 
 GatewayQuestion shown(const QuestionEntry& entry) {

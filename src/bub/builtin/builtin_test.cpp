@@ -216,6 +216,29 @@ TEST_F(Builtin, B10_NameOfHandOff_IsOneLine) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor), 1u) << "the first one alone";
 }
 
+TEST_F(Builtin, B10_HandOffOfModel_NeedsASummary) {
+    std::vector<cubepi::FauxStep> steps;
+    std::string result;
+    for (const JsonObject& arguments :
+         {JsonObject(), JsonObject{{"name", "x"}, {"summary", nullptr}},
+          JsonObject{{"summary", ""}}, JsonObject{{"summary", " \n"}}}) {
+        steps.emplace_back(test::calling("tape_handoff", arguments));
+        steps.emplace_back([&result](const cubepi::ModelRequest& request) {
+            result = request.messages.back().text();
+            return faux_assistant_message("done");
+        });
+    }
+    add_builtin(std::move(steps));
+    for (int i = 0; i < 4; ++i) {
+        result.clear();
+        (void)say("go");
+        EXPECT_NE(result.find("a hand-off needs a summary"), std::string::npos) << result;
+    }
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor), 1u) << "the first one alone";
+    (void)say(",tape_handoff");
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor), 2u) << "that of the user";
+}
+
 TEST_F(Builtin, B10_MediaOfTurn_StayAndAreStoredOnce) {
     const std::string bytes(4'000, 'A');
     std::vector<std::size_t> images;

@@ -1252,7 +1252,9 @@ public:
     Task<StopOutcome> stop(Envelope by) override {
         EXPECT_EQ(by.rest.at(only_message_key), "m1");
         EXPECT_EQ(sender_of(by), "ann") << "a hook may choose the session by it";
-        co_return ++stops < attempts ? StopOutcome::idle : StopOutcome::stopped;
+        if (++stops == 1)
+            throw cubepi::CheckpointerError(cubepi::ErrorCode::storage, "the connection was lost");
+        co_return stops < attempts ? StopOutcome::idle : StopOutcome::stopped;
     }
 
     static constexpr int attempts = 3;
@@ -1284,6 +1286,75 @@ TEST_F(HttpChannelTest, D215_MessageFoundLate_IsStoppedWhenFound) {
         while (!submitted.reply->done()) co_await submitted.reply->wait(std::stop_token());
         EXPECT_EQ(records->stops, LateRecords::attempts);
         EXPECT_EQ(asked, 1);
+    });
+}
+
+/// Does not accept or refuse a message.
+Task<> wait_for_ever(cubepi::AsyncEvent* asked) {
+    asked->set();
+    cubepi::AsyncEvent never;
+    co_await never.wait();
+}
+
+/// Stops a message after `release`, also if the caller is cancelled.
+class SlowStop final : public HttpSessions {
+public:
+    Task<std::optional<JsonObject>> message(std::string) override { co_return std::nullopt; }
+    Task<std::optional<JsonObject>> session(std::string, std::size_t, std::int64_t) override {
+        co_return std::nullopt;
+    }
+    Task<StopOutcome> stop(Envelope) override {
+        co_await cubepi::shield();
+        begun.set();
+        co_await release.wait();
+        co_await cubepi::unshield();
+        has_ended = true;
+        co_return StopOutcome::stopped;
+    }
+
+    cubepi::AsyncEvent begun;
+    cubepi::AsyncEvent release;
+    bool has_ended = false;
+};
+
+Task<> post_without_answer(HttpChannelTest& t, bool* has_ended) {
+    (void)co_await cubepi::outcome_of(t.post(R"({"session": "s1", "text": "Hi"})"));
+    *has_ended = true;
+}
+
+Task<> stop_and_note(HttpChannelTest& t, cubepi::Outcome<>* stopped) {
+    Task<> stopping = t.channel->stop();
+    *stopped = co_await cubepi::outcome_of(std::move(stopping));
+}
+
+TEST_F(HttpChannelTest, CancelledStop_EndsConnectionsAndChildren) {
+    const auto sessions = std::make_shared<SlowStop>();
+    channel_options.sessions = sessions;
+    cubepi::AsyncEvent asked;
+    wrap_handler = [&asked](const MessageHandler&) {
+        return [&asked](const Envelope&) { return wait_for_ever(&asked); };
+    };
+    add({"never"});
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        bool has_ended = false;
+        cubepi::BackgroundScope client(executor);
+        client.spawn(post_without_answer(t, &has_ended));
+        co_await asked.wait();
+        t.channel->abandon_message("m1", "s1");
+        co_await sessions->begun.wait();
+        cubepi::Outcome<> stopped{std::exception_ptr()};
+        cubepi::BackgroundScope limited(executor);
+        limited.spawn(stop_and_note(t, &stopped));
+        for (int i = 0; i < 100; ++i) co_await cubepi::yield_now();
+        limited.cancel();
+        while (!has_ended) co_await cubepi::yield_now();
+        EXPECT_EQ(limited.live(), 1u) << "a child uses the channel";
+        sessions->release.set();
+        co_await limited.idle();
+        EXPECT_TRUE(sessions->has_ended);
+        EXPECT_TRUE(stopped.cancelled());
+        co_await client.close();
     });
 }
 

@@ -154,7 +154,7 @@ Task<CopiedTape> copy_tape(StorePtr from, StorePtr to, std::string tape, bool re
     std::vector<TapeEntry> added(source.begin() + static_cast<std::ptrdiff_t>(shared),
                                  source.end());
     copied.entries = added.size();
-    copied.state = state != state_there && (!state.empty() || replace);
+    copied.state = state != state_there && (!state.empty() || replace || copied.entries > 0);
     std::function<void(JsonObject&)> edit;
     if (copied.state) edit = replacement(tape, std::move(state), std::move(state_there));
     if (copied.entries > 0 || !why.empty()) {

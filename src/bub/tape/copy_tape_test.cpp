@@ -122,6 +122,19 @@ TEST_F(CopyTape, RepeatedCopy_AddsWhatIsNew) {
     EXPECT_EQ(run(to->read_state(tape)), run(from->read_state(tape)));
 }
 
+TEST_F(CopyTape, StateThatIsEmptyNow_IsRemoved) {
+    add(from, "a");
+    set_state(from, "value");
+    (void)run(copy_tape(from, to, tape));
+    add(from, "b");
+    run(from->edit_state(tape, [](JsonObject& state) {
+        state.clear();
+        return Json();
+    }));
+    EXPECT_TRUE(run(copy_tape(from, to, tape)).state);
+    EXPECT_TRUE(run(to->read_state(tape)).empty());
+}
+
 TEST_F(CopyTape, InterruptedCopy_IsCompleted) {
     add(from, "a");
     set_state(from, "value");

@@ -158,7 +158,7 @@ public:
         options.unsandboxed_shell = true;
         tools_ = cubepi::standard_tools(core_->workspace(directory_), std::move(options),
                                         std::move(shells));
-        for (AgentTool& tool : session_tools(core_, tape_, session_id_, state_)) {
+        for (AgentTool& tool : session_tools(core_, tape_, session_id_, state_, false)) {
             tools_.push_back(std::move(tool));
         }
     }

@@ -13,6 +13,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -141,13 +142,18 @@ Task<std::string> tape_search(Tape tape, SearchArgs args) {
     co_return text;
 }
 
-Task<std::string> tape_handoff(Tape tape, HandoffArgs args) {
+Task<std::string> tape_handoff(Tape tape, HandoffArgs args, bool for_model) {
     const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7F; };
     if (args.name.size() > longest_anchor_name ||
         std::any_of(args.name.begin(), args.name.end(), is_control)) {
         throw cubepi::Error(ErrorCode::invalid_argument,
                             "the name of a hand-off is one line of at most " +
                                 std::to_string(longest_anchor_name) + " bytes");
+    }
+    if (for_model && cubepi::detail::trimmed(args.summary.value_or("")).empty()) {
+        throw cubepi::Error(ErrorCode::invalid_argument,
+                            "a hand-off needs a summary: what came before is left out of the "
+                            "context");
     }
     JsonObject state;
     if (args.summary && !args.summary->empty()) state["summary"] = *args.summary;
@@ -359,7 +365,7 @@ Task<std::string> tasks_command(std::shared_ptr<BuiltinCore> core, Tape tape,
 }
 
 void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<BuiltinCore>& core,
-                    const Tape& tape) {
+                    const Tape& tape, bool for_model) {
     tools.push_back(cubepi::tool<NoArgs>("tape_info", "Says how long this conversation's tape is.",
                                          [tape](NoArgs) { return tape_info(tape); })
                         .risk(ToolRisk::read_only));
@@ -377,7 +383,9 @@ void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<Builtin
                         "tape_handoff",
                         "Begins a new chapter: what came before is left out of the context from "
                         "now on, except for the summary given here.",
-                        [tape](HandoffArgs args) { return tape_handoff(tape, std::move(args)); })
+                        [tape, for_model](HandoffArgs args) {
+                            return tape_handoff(tape, std::move(args), for_model);
+                        })
                         .risk(ToolRisk::read_only));
     tools.push_back(cubepi::tool<ResetArgs>(
                         "tape_reset", "Empties the tape of this conversation.",
@@ -520,9 +528,9 @@ std::vector<AgentTool> plan_commands(std::shared_ptr<BuiltinCore> core, Tape tap
 }
 
 std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
-                                     std::string session_id, TurnState& state) {
+                                     std::string session_id, TurnState& state, bool for_model) {
     std::vector<AgentTool> tools;
-    add_tape_tools(tools, core, tape);
+    add_tape_tools(tools, core, tape, for_model);
     TurnState* const turn = &state;
     tools.push_back(cubepi::tool<SkillArgs>("skill", "Shows a skill, or lists all of them.",
                                             [core, turn](SkillArgs args) {

@@ -251,9 +251,10 @@ Task<TapeContext> agent_context(std::shared_ptr<BuiltinCore> core, std::string s
 /// Returns the last answer of the messages; null: none.
 const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages);
 
-/// Returns the operations on a session as tools for the model and as comma commands.
+/// Returns the operations on a session as tools for the model or as comma commands.
 std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
-                                             std::string session_id, TurnState& state);
+                                             std::string session_id, TurnState& state,
+                                             bool for_model);
 /// Returns the commands `todo`, `goal` and `tasks`, which every user may give in the own session (session_command()).
 std::vector<cubepi::AgentTool> plan_commands(std::shared_ptr<BuiltinCore> core, Tape tape,
                                              std::string session_id);

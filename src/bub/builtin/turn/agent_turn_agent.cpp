@@ -296,7 +296,7 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& dir
         tools = cubepi::standard_tools(core_->workspace(directory), cubepi::StandardToolOptions(),
                                        std::move(shells));
     }
-    for (cubepi::AgentTool& tool : session_tools(core_, *tape_, plan_.session_id, state_)) {
+    for (cubepi::AgentTool& tool : session_tools(core_, *tape_, plan_.session_id, state_, true)) {
         tools.push_back(std::move(tool));
     }
     const BuiltinOptions& chosen = core_->options();

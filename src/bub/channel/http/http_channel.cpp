@@ -246,6 +246,7 @@ struct HttpChannel::State {
     Task<> stop_message(std::string id, std::string session, IsAwaited is_awaited);
     Task<> stop_until_over(ExchangePtr exchange, std::shared_ptr<const Waiter> waiting, Envelope by,
                            IsAwaited is_awaited);
+    Task<bool> try_stop(Envelope by, IsAwaited is_awaited);
     Task<std::optional<JsonObject>> record_of(std::string id) const;
     std::string error_of(const HttpExchange& exchange, const std::exception_ptr& failure) const;
 
@@ -588,18 +589,34 @@ Task<> HttpChannel::State::stop_until_over(ExchangePtr exchange,
          interval = std::min(longest, 2 * interval)) {
         const bool is_over = stopping.stop_requested() || (exchange && exchange->done());
         if (!options.sessions || is_over) co_return;
-        if (is_awaited) {
-            Task<bool> asking = is_awaited();
-            const bool awaited = co_await std::move(asking);
-            if (awaited) co_return;
-        }
-        Task<StopOutcome> ending = options.sessions->stop(by);
-        const StopOutcome outcome = co_await std::move(ending);
-        if (outcome == StopOutcome::stopped || !exchange || ends.reached(*exchange)) co_return;
-        // It is on its way to its turn, here or at the gateway of its session, which looks for messages in intervals.
+        Task<bool> ending = try_stop(by, is_awaited);
+        Outcome<bool> ended = co_await cubepi::outcome_of(std::move(ending));
+        // Another failure is that of a database, which may be usable again at the next attempt.
+        if (ended.cancelled() || !exchange) ended.rethrow();
+        const bool is_decided = ended.ok() && ended.value();
+        if (is_decided || !exchange || ends.reached(*exchange)) co_return;
+        // It is on its way to its turn, here or at the gateway of its session, which looks for messages in intervals. A text of its turn is not an end of that.
         const auto next = cubepi::deadline_after(clock.now(), interval);
-        (void)co_await cubepi::detail::run_until(clock, next, exchange->wait());
+        const bool was_running = exchange->running();
+        for (bool has_changed = true; has_changed && !exchange->done() &&
+                                      !ends.reached(*exchange) &&
+                                      exchange->running() == was_running;) {
+            Task<> changing = exchange->wait();
+            has_changed = co_await cubepi::detail::run_until(clock, next, std::move(changing));
+        }
     }
+}
+
+/// Returns true if no further attempt is needed.
+Task<bool> HttpChannel::State::try_stop(Envelope by, IsAwaited is_awaited) {
+    if (is_awaited) {
+        Task<bool> asking = is_awaited();
+        const bool awaited = co_await std::move(asking);
+        if (awaited) co_return true;
+    }
+    Task<StopOutcome> ending = options.sessions->stop(std::move(by));
+    const StopOutcome outcome = co_await std::move(ending);
+    co_return outcome == StopOutcome::stopped;
 }
 
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
@@ -711,13 +728,29 @@ Task<> HttpChannel::start(std::stop_token stopping) {
 Task<> HttpChannel::stop() {
     state_->stopping.request_stop();
     state_->exchanges->wake_all();
-    co_await state_->remote.close();
-    if (state_->leaving) co_await state_->leaving->close();
+    if (state_->leaving) state_->leaving->cancel();
+    Task<> closing = state_->remote.close();
+    Outcome<> ended = co_await cubepi::outcome_of(std::move(closing));
+    std::vector<cubepi::HttpRoutes*> all;
+    for (cubepi::HttpRoutes& routes : state_->interfaces) all.push_back(&routes);
+    all.push_back(&state_->routes);
     // Together less than ChannelManagerOptions::stop_limit.
     constexpr std::chrono::milliseconds together{8000};
-    const std::chrono::nanoseconds limit = together / (state_->interfaces.size() + 1);
-    for (cubepi::HttpRoutes& routes : state_->interfaces) co_await routes.stop(limit);
-    co_await state_->routes.stop(limit);
+    std::chrono::nanoseconds limit = together / all.size();
+    // Connections and children use this channel: they end before it on every path.
+    for (cubepi::HttpRoutes* const routes : all) {
+        if (ended.cancelled()) {
+            co_await cubepi::shield();
+            limit = {};
+        }
+        Task<> stopping = routes->stop(limit);
+        Outcome<> stopped = co_await cubepi::outcome_of(std::move(stopping));
+        if (ended || stopped.cancelled()) ended = std::move(stopped);
+    }
+    co_await cubepi::shield();
+    if (state_->leaving) co_await state_->leaving->close();
+    co_await cubepi::unshield();
+    ended.rethrow();
 }
 
 Task<> HttpChannel::send(Envelope message) {
