@@ -579,8 +579,8 @@ Task<> HttpChannel::State::stop_message(std::string id, std::string session, IsA
 }
 
 Task<> HttpChannel::State::stop_until_over(ExchangePtr exchange,
-                                           std::shared_ptr<const Waiter> waiting, Envelope by,
-                                           IsAwaited is_awaited) {
+                                           [[maybe_unused]] std::shared_ptr<const Waiter> waiting,
+                                           Envelope by, IsAwaited is_awaited) {
     constexpr std::chrono::milliseconds shortest{200};
     constexpr std::chrono::milliseconds longest{5'000};
     const ReplyEnds ends{{}, draining.get_token(), stopping.get_token()};
