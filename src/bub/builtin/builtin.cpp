@@ -269,7 +269,7 @@ Task<std::optional<std::string>> answer_text(CorePtr core, RunModelCall& call) {
     co_return co_await cubepi::with_cleanup(std::move(reading), close_stream(stream));
 }
 
-Task<> save_state(CorePtr core, SaveStateCall& call) {
+Task<> save_state(SaveStateCall& call) {
     auto open = call.state.service<OpenLifespan>();
     if (open && open->lifespan) co_await close_lifespan(std::move(open), call.error);
 }
@@ -442,7 +442,7 @@ void add_turn_hooks(Plugin& plugin, const CorePtr& core) {
     plugin.build_prompt = [core](BuildPromptCall& call) { return build_prompt(core, call); };
     plugin.run_model = [core](RunModelCall& call) { return answer_text(core, call); };
     plugin.run_model_stream = [core](RunModelCall& call) { return answer(core, call); };
-    plugin.save_state = [core](SaveStateCall& call) { return save_state(core, call); };
+    plugin.save_state = [](SaveStateCall& call) { return save_state(call); };
     plugin.render_outbound = [core](RenderOutboundCall& call) { return render(core, call); };
     plugin.dispatch_outbound = [core](DispatchOutboundCall& call) { return dispatch(core, call); };
     plugin.on_error = [core](OnErrorCall& call) { return show_error(core, call); };
