@@ -29,7 +29,7 @@ public:
     virtual ~HttpSessions() = default;
     /// Returns {session, id, state} of a message, with ok, error, finish and outputs as a reply has them if its turn has ended; nothing
     /// if there is no such message. `state`: pending, running, held, waiting (for the answer to a question), answered or failed.
-    /// `user`: of its sender, if the records have it; clients do not receive it.
+    /// `user`: of its sender, if the records have it; `stop`: true for a request to stop. Clients receive neither.
     virtual Task<std::optional<JsonObject>> message(std::string id) = 0;
     /// Returns {session, state, waiting, questions, messages, before} of a session: its newest `limit` messages, oldest first, before
     /// the entry `before` (0: the end). Nothing if there is no such session.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/questions.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -71,7 +72,7 @@ class RemoteRepliesTest : public testing::Test {
 protected:
     RemoteRepliesTest() {
         options.sessions = records;
-        Envelope message("Hi");
+        message.content = "Hi";
         message.chat_id = "s1";
         message.inbound_id = "k1";
         exchange = exchanges->add(message);
@@ -89,6 +90,7 @@ protected:
     const std::shared_ptr<detail::HttpExchanges> exchanges =
         std::make_shared<detail::HttpExchanges>(10, 1 << 20);
     RemoteReplies remote{options, exchanges};
+    Envelope message;
     ExchangePtr exchange;
 };
 
@@ -190,6 +192,21 @@ TEST_F(EndBeforeFirstLook, D262_RequestWithoutKey_HasRecordedReply) {
     cubepi::run(follow());
     EXPECT_FALSE(exchange->refusal());
     EXPECT_EQ(exchange->outputs().size(), 1u);
+}
+
+TEST_F(EndBeforeFirstLook, D265_Stop_HasRecordedResult) {
+    // The record of a finished request to stop has no digest.
+    records->record = JsonObject{{"session", "s1"},
+                                 {"state", "failed"},
+                                 {stop_key, true},
+                                 {"error", JsonObject{{"message", "not yours"}}}};
+    expect_refusal();
+    exchange = exchanges->add(message);
+    exchange->request_digest = "one";
+    exchange->is_stop = true;
+    cubepi::run(follow());
+    EXPECT_FALSE(exchange->refusal());
+    EXPECT_EQ(exchange->error(), "not yours");
 }
 
 TEST_F(EndBeforeFirstLook, D262_OtherSession_IsRefused) {

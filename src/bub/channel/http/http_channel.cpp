@@ -468,7 +468,8 @@ Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
             "no message with this id is known; the gateway remembers the last 1,000 finished ones, "
             "with a database those of 90 days");
     }
-    if (record) record->erase(user_key);
+    for (const std::string_view key : {user_key, stop_key})
+        if (record) record->erase(key);
     std::string state(exchange ? state_of(*exchange) : std::string_view());
     if (record) state = record->at("state").as_string().c_str();
     const bool has_reply = exchange && exchange->done() &&

@@ -459,6 +459,7 @@ std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
         std::make_shared<HttpExchange>(id, message.chat_id.value_or(""), content_digest(message));
     exchange->user = sender_of(message);
     exchange->request_digest = cubepi::detail::text_member(message.rest, request_digest_key);
+    exchange->is_stop = message.rest.contains(stop_key);
     if (!id.empty()) exchanges_[id] = exchange;
     return exchange;
 }

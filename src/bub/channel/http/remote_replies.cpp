@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -32,6 +33,7 @@ Task<bool> HttpSessions::wait_for_end(std::string, std::string, std::chrono::mil
 namespace bub::detail {
 
 using cubepi::Outcome;
+using cubepi::detail::flag_member;
 using cubepi::detail::text_member;
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 
@@ -130,8 +132,10 @@ Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
         exchange->recorded = true;
         co_return false;
     }
-    // A message without an Idempotency-Key has no digest.
-    const bool is_same = exchange->chat() == session && asked == digest;
+    // A message without an Idempotency-Key has no digest, nor has the record of a request to stop that is finished: their ids name the
+    // user, and their texts are the same.
+    const bool are_stops = exchange->is_stop && record && flag_member(*record, stop_key);
+    const bool is_same = exchange->chat() == session && (asked == digest || are_stops);
     const bool has_ended = record && !is_open(state);
     if (has_ended && exchange->recorded) {
         // The text that was generated since it was read last, in pieces.
@@ -240,7 +244,7 @@ Task<std::optional<JsonObject>> RemoteReplies::text_for(JsonObject request) cons
     const std::size_t asked = size_member(request, "position");
     const bool is_new =
         turn != exchange->turns() || asked < exchange->shared_text().size() || exchange->done();
-    if (cubepi::detail::flag_member(request, "waits") && !is_new) {
+    if (flag_member(request, "waits") && !is_new) {
         cubepi::Clock& clock = *cubepi::Runtime::standard()->clock;
         const auto end = cubepi::deadline_after(clock.now(), longest_wait);
         (void)co_await cubepi::detail::run_until(clock, end, exchange->wait());
