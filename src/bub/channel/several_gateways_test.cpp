@@ -37,7 +37,17 @@ struct Host {
             if (held) co_await held->wait();
             co_return "re: " + text;
         };
+        plugin.render_outbound = [this](RenderOutboundCall& call) {
+            EnvelopeBatch outputs;
+            for (const std::string& text : parts) {
+                outputs.items.push_back(from("chat", "1", text));
+                outputs.items.back().session_id = call.session_id;
+            }
+            return outputs;
+        };
         plugin.dispatch_outbound = [this](DispatchOutboundCall& call) -> Task<bool> {
+            if (call.message.content_text() == failing_output)
+                throw cubepi::CheckpointerError(cubepi::ErrorCode::storage, "it cannot be stored");
             TurnOutput output = call.output();
             const auto router = framework.router();
             const bool taken = co_await router->dispatch_output(std::move(output));
@@ -60,6 +70,8 @@ struct Host {
     MessageHandler handler;
     std::unique_ptr<ChannelManager> manager;
     Texts begun;
+    Texts parts;                               ///< of each answer; none: the model's text
+    std::string failing_output;                ///< a text whose delivery cannot be recorded
     std::string failing;                       ///< a text whose turns fail, and are tried again
     std::unique_ptr<cubepi::AsyncEvent> held;  ///< the model waits for it
 };
@@ -159,6 +171,35 @@ TEST_F(PostgresDeliveries, B18_EndDuringFailure_IsRecordedLater) {
             co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
     }));
     EXPECT_EQ(first.channel->texts(), Texts{"re: one"});
+}
+
+TEST_F(PostgresDeliveries, B18_AnswerRecordedInPart_IsCompletedByRunningGateways) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    first.parts = second.parts = {"first", "second"};
+    run(serve_both(first, second, [&](Host& a, Host& b) -> Task<> {
+        a.failing_output = b.failing_output = "second";
+        co_await a.handler(update("one", "one"));
+        co_await until_sent(a, 1);
+        a.failing_output.clear();
+        b.failing_output.clear();
+        co_await a.handler(update("two", "two"));
+        const std::string finished = "SELECT count(finished_at) FROM bub_delivery_inbound";
+        while (tables.query(finished) != Texts{"2"})
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        co_await both_idle(a, b);
+    }));
+    Texts begun = first.begun;
+    begun.insert(begun.end(), second.begun.begin(), second.begun.end());
+    EXPECT_EQ(begun, (Texts{"one", "two"})) << "none has a second turn";
+    Texts sent = first.channel->texts();
+    const Texts others = second.channel->texts();
+    sent.insert(sent.end(), others.begin(), others.end());
+    std::sort(sent.begin(), sent.end());
+    EXPECT_EQ(sent, (Texts{"first", "first", "second", "second"}));
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL"),
+              Texts{"0"});
 }
 
 TEST_F(PostgresDeliveries, D264_LostTurn_DoesNotCount) {

@@ -89,7 +89,7 @@ Task<bool> Deliveries::begin(Receipts receipts) {
         if (written) co_return true;
         not_recorded("begin", written.failure(), "could not record the start of a turn");
         // Of a log that processes share, another one may have taken the messages meanwhile.
-        if (!log().poll_interval()) co_return true;
+        if (!is_shared()) co_return true;
         co_await context_.clock().sleep_for(std::chrono::seconds(1));
     }
 }
@@ -107,7 +107,7 @@ Task<> Deliveries::finish(Receipts receipts, StopOutcome stop) {
 }
 
 bool Deliveries::repeats(const std::exception_ptr& failure) const {
-    return log().poll_interval() && !is_session_taken(failure);
+    return is_shared() && !is_session_taken(failure);
 }
 
 void Deliveries::record_late() {
@@ -122,11 +122,16 @@ Task<> Deliveries::write_late() {
     std::vector<std::string> sent = std::exchange(late_sent_, {});
     auto finished = std::exchange(late_finished_, {});
     auto notes = std::exchange(late_notes_, {});
-    // The records of some may have failed together with those of their messages, which must not be finished first (D272).
-    if (!finished.empty()) sent.insert(sent.end(), soon_sent_.begin(), soon_sent_.end());
+    // The records of some may have failed together with those of their messages, which must not be finished or left first (D272).
+    if (!finished.empty() || !notes.empty())
+        sent.insert(sent.end(), soon_sent_.begin(), soon_sent_.end());
     for (std::string& id : sent) co_await note_sent(std::move(id));
     for (auto& [receipts, stop] : finished) co_await finish(std::move(receipts), stop);
-    for (auto& [note, ids] : notes) co_await write_soon(note, std::move(ids));
+    if (late_sent_.empty()) {
+        for (auto& [note, ids] : notes) co_await write_soon(note, std::move(ids));
+    } else {
+        late_notes_.insert(late_notes_.end(), notes.begin(), notes.end());
+    }
     is_writing_late_ = false;
 }
 
@@ -137,9 +142,13 @@ void Deliveries::leave(std::vector<Receipts> all) {
         context_.spawn(write_soon(DeliveryNote::left, std::move(receipts)));
 }
 
+void Deliveries::leave_late(Receipts receipts) {
+    if (is_shared() && !receipts.empty())
+        late_notes_.emplace_back(DeliveryNote::left, std::move(receipts));
+}
+
 void Deliveries::hold_answer(std::string id) {
-    if (log().poll_interval())
-        context_.spawn(write_soon(DeliveryNote::answer_held, Receipts(1, id)));
+    if (is_shared()) context_.spawn(write_soon(DeliveryNote::answer_held, Receipts(1, id)));
     held_answers_.insert(std::move(id));
 }
 
@@ -252,7 +261,7 @@ Task<> Deliveries::deliver(std::shared_ptr<Channel> channel, Envelope message, s
     if (sent.cancelled() && context_.open && !id.empty()) hold_answer(id);
     if (sent.cancelled() || id.empty()) sent.rethrow();
     if (id.empty()) co_return;
-    if (sent && context_.open && log().poll_interval()) {
+    if (sent && context_.open && is_shared()) {
         // The turn ends at once, and its end is recorded in the same transaction (D272).
         Task<> writing = log().sent_soon(id);
         soon_sent_.insert(id);
@@ -337,7 +346,7 @@ Task<bool> Deliveries::is_being_answered(Receipts receipts) {
 }
 
 Task<bool> Deliveries::are_taken(Receipts receipts) {
-    if (!log().poll_interval()) co_return false;
+    if (!is_shared()) co_return false;
     const std::vector<StoredInbound> ours = co_await log().unfinished_of(std::move(receipts));
     co_return ours.empty();
 }

@@ -49,6 +49,11 @@ public:
     Task<> record_hold(Receipts receipts);
     /// Leaves messages that wait to the other processes that share the log, and those that are held for the operator.
     void leave(std::vector<Receipts> all);
+    /// Leaves messages whose answers are recorded in part to whichever process takes them next, this one included, after what could not be
+    /// recorded yet. In a log of one process they are left to its next start anyway.
+    void leave_late(Receipts receipts);
+    /// Returns true if other processes share the log.
+    bool is_shared() const { return context_.options.deliveries && log().poll_interval(); }
 
     /// Records the outputs of the turn of `answered` before the first is sent.
     Task<> plan(std::string session_id, std::vector<TurnOutput> outputs, Receipts answered);

@@ -156,7 +156,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
             co_await keep_unread(session, std::move(message));
         } else {
             // The remaining outputs are in its record.
-            if (outcome == TurnOutcome::cut_off) session->answered.clear();
+            if (outcome == TurnOutcome::cut_off)
+                deliveries_.leave_late(std::exchange(session->answered, {}));
             // Turns interrupted by the end of the manager are run again by the next one.
             co_await end_turn(session, over, !context_.open && outcome == TurnOutcome::cancelled);
             if (over->stopped) deliveries_.announce_end(*over->message);
@@ -209,10 +210,12 @@ Task<TurnOutcome> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
         co_await cubepi::shield();
         end = co_await after_failure(session, message, failure);
         co_await cubepi::unshield();
-        // The details are for the operator.
+        // The details are for the operator. What is missing of a shared log's answer follows soon, and is read from the records.
         const std::string_view text = end == TurnOutcome::cut_off ? incomplete_notice : held_notice;
-        failure =
-            std::make_exception_ptr(SenderError(cubepi::ErrorCode::unavailable, std::string(text)));
+        failure = end == TurnOutcome::cut_off && deliveries_.is_shared()
+                      ? taken_error()
+                      : std::make_exception_ptr(
+                            SenderError(cubepi::ErrorCode::unavailable, std::string(text)));
     }
     if (end == TurnOutcome::taken) {
         context_.framework.runtime()->log.write(cubepi::LogLevel::warning, "turn.taken");
@@ -255,7 +258,9 @@ Task<TurnOutcome> SessionScheduler::after_failure(SessionPtr session,
     cubepi::Outcome<bool> answered = co_await cubepi::outcome_of(std::move(asking));
     if (answered.cancelled()) answered.rethrow();
     if (answered && answered.value()) {
-        co_await deliveries_.post(notice_to(*message, std::string(incomplete_notice), "cut_off"));
+        if (!deliveries_.is_shared())
+            co_await deliveries_.post(
+                notice_to(*message, std::string(incomplete_notice), "cut_off"));
         co_return cut_off(failure);
     }
     if (cause_of(failure) == FailureCause::conflict && !session->turn->stopped) {
@@ -295,9 +300,10 @@ Task<TurnOutcome> SessionScheduler::after_failure(SessionPtr session,
 }
 
 TurnOutcome SessionScheduler::cut_off(const std::exception_ptr& failure) const {
-    context_.warn(
-        "turn.cut_off", {{"error", cubepi::logged_error(failure)}},
-        "an answer was sent in part, and the next start sends the remainder: " + describe(failure));
+    context_.warn("turn.cut_off", {{"error", cubepi::logged_error(failure)}},
+                  "an answer was sent in part, and the remainder is sent from its record" +
+                      std::string(deliveries_.is_shared() ? ": " : " at the next start: ") +
+                      describe(failure));
     return TurnOutcome::cut_off;
 }
 
