@@ -298,6 +298,11 @@ Cluster::Cluster(std::uint32_t seed, Database database, std::size_t chats)
         const auto divided = gateway_tests::run_command(homes_.front(), {"db", "divide"});
         if (divided.status != 0) throw std::runtime_error(divided.output);
     }
+    // Its time is not that of the gateways.
+    if (database != Database::direct) {
+        balancer_ = std::make_unique<Balancer>(server(), size);
+        ports_.at(size) = balancer_->port();
+    }
     start_all();
     for (const std::string& database : databases()) record_takes(database);
 }
@@ -371,7 +376,9 @@ void Cluster::start(std::size_t index) {
             "CUBEPI_TEST_EFFECTS=" + effects_.string(),
             "CUBEPI_TEST_CLOCK_AHEAD=" + std::to_string(index * 3600),
             std::string("TELEGRAM_WEBHOOK_SECRET=") + gateway_tests::webhook_secret});
-    ports_.at(index) = gateways_.at(index)->wait_until_running();
+    const std::uint16_t port = gateways_.at(index)->wait_until_running();
+    ports_.at(index) = port;
+    if (balancer_) balancer_->serve(index, port);
 }
 
 void Cluster::start_all() {
@@ -397,8 +404,8 @@ std::vector<Posted> Cluster::messages(std::size_t count, std::size_t sessions) c
 
 std::size_t Cluster::any_gateway(std::mt19937& random) const {
     for (;;) {
-        const std::size_t index = random() % size;
-        // While one is down, the balancer knows it.
+        const std::size_t index = random() % (size + 1);
+        // Clients do not use one that is known to be down.
         if (ports_.at(index) != 0) return index;
     }
 }
@@ -410,8 +417,8 @@ Task<> post_until_final(SendCopies send, Posted message, std::chrono::millisecon
         const std::vector<HttpReply> replies = co_await std::move(sending);
         for (const HttpReply& reply : replies) {
             if (reply.status == 503) ++refused;
-            // 0: it was lost. 202, 429 and 503 ask for a repetition.
-            constexpr std::array repeated{0, 202, 429, 503};
+            // 0: it was lost, 502: behind the balancer. 202, 429 and 503 ask for a repetition.
+            constexpr std::array repeated{0, 202, 429, 502, 503};
             if (std::find(repeated.begin(), repeated.end(), reply.status) != repeated.end())
                 continue;
             is_done = true;

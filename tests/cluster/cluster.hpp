@@ -26,6 +26,7 @@
 #include "../gateway/fake_bot_server.hpp"
 #include "../gateway/gateway_process.hpp"
 #include "../wire/net/raw_server.hpp"
+#include "balancer.hpp"
 #include "cluster_records.hpp"
 #include "config/config_file.hpp"
 #include "server_host.hpp"
@@ -164,7 +165,7 @@ public:
 
     /// Makes messages of `sessions` sessions; each third one has an effect.
     std::vector<Posted> messages(std::size_t count, std::size_t sessions) const;
-    /// Posts the messages at random gateways, some of them at two at once, until each is answered or known as finished, while the
+    /// Posts the messages at random gateways or the balancer, some of them at two at once, until each is answered or known as finished, while the
     /// faults happen in order. Returns what clients have received that is wrong. An update is posted until a gateway has stored it.
     std::vector<std::string> run(const std::vector<Posted>& messages,
                                  const std::vector<PlannedFault>& faults);
@@ -211,6 +212,7 @@ private:
     std::string update_of(const Posted& message);
     /// Reads, at most once in `pause_of_bot`, which updates are neither processed nor held for the operator.
     const std::set<std::string>& waiting_updates();
+    /// Returns a gateway, or `size` for the balancer.
     std::size_t any_gateway(std::mt19937& random) const;
     /// Returns the gateway that has a session.
     std::size_t busy() const;
@@ -284,11 +286,13 @@ private:
     std::array<std::unique_ptr<ServerProxy>, size>
         links_;  ///< from a gateway to the database; null: none
     CountingModel model_;
+    std::unique_ptr<Balancer> balancer_;  ///< null: none
     std::array<std::unique_ptr<GatewayProcess>, size> gateways_;
-    std::array<std::atomic<std::uint16_t>, size> ports_{};  ///< 0: it does not run
-    std::array<std::atomic<bool>, size> unreachable_{};     ///< by clients
-    std::atomic<std::size_t> lost_{0};                      ///< their requests and answers
-    std::atomic<std::size_t> refused_{0};                   ///< requests, for now
+    std::array<std::atomic<std::uint16_t>, size + 1>
+        ports_{};  ///< the last one: of the balancer; 0: it does not run
+    std::array<std::atomic<bool>, size + 1> unreachable_{};  ///< by clients
+    std::atomic<std::size_t> lost_{0};                       ///< their requests and answers
+    std::atomic<std::size_t> refused_{0};                    ///< requests, for now
 };
 
 }  // namespace cubepi::cluster_tests
