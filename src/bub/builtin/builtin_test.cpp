@@ -376,6 +376,64 @@ TEST_F(Builtin, Steering_ReachesTheRunningTurn) {
     EXPECT_EQ(last, "and be quick");
 }
 
+using Texts = std::vector<std::string>;
+
+/// A turn that ends although messages were passed to its agent.
+class SteeredTurn : public test::Builtin {
+protected:
+    /// Two messages arrive before the model has answered.
+    cubepi::FauxStep steered(cubepi::AssistantMessage answer, bool fails = false) {
+        return {
+            [this, answer, fails](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
+                const auto inbox = co_await framework->steering_inbox();
+                for (const char* const text : {"be quick", "and quiet"}) {
+                    Envelope message = Envelope(text).on("cli", "chat");
+                    message.inbound_id = text;
+                    inbox->enqueue("cli:chat", std::move(message));
+                }
+                if (fails) throw cubepi::Error(cubepi::ErrorCode::invalid_argument, "it is gone");
+                co_return answer;
+            }};
+    }
+    Texts waiting() {
+        Texts texts;
+        for (const Envelope& message : cubepi::run(framework->steering_inbox())->drain("cli:chat"))
+            texts.push_back(message.inbound_id.value_or(""));
+        return texts;
+    }
+};
+
+TEST_F(SteeredTurn, D90_FailedRun_LeavesMessageToNextTurn) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(steered({}, true));
+    add_builtin(std::move(steps));
+    EXPECT_THROW((void)say("hello"), std::exception);
+    EXPECT_EQ(waiting(), (Texts{"be quick", "and quiet"}));
+}
+
+TEST_F(SteeredTurn, D90_LimitOfSteps_LeavesRestToNextTurn) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(steered(test::calling("tape_info", {})));
+    BuiltinOptions options;
+    options.max_steps = 1;
+    add_builtin(std::move(steps), std::move(options));
+    (void)say("hello");
+    EXPECT_EQ(waiting(), Texts{"and quiet"}) << "the run has read the first one";
+}
+
+TEST_F(SteeredTurn, D90_SuspendedRun_LeavesMessageToNextTurn) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(steered(test::calling("tape_info", {})));
+    BuiltinOptions options;
+    options.questions.emplace().policy =
+        [](const cubepi::BeforeToolCallContext&) -> Task<cubepi::ApprovalDecision> {
+        co_return cubepi::ApprovalDecision(cubepi::AskUser());
+    };
+    add_builtin(std::move(steps), std::move(options));
+    (void)say("hello");
+    EXPECT_EQ(waiting(), (Texts{"be quick", "and quiet"}));
+}
+
 TEST_F(Builtin, InterceptionHooks_GoThroughTheAgent) {
     std::vector<std::string> seen;
     add_builtin(two_steps());

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <bub/questions.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/testing/manual_clock.hpp>
@@ -114,6 +115,29 @@ TEST_F(Questions, B23_Answer_ContinuesTheRun) {
     EXPECT_EQ(accepted->question.size(), question_name_size);
     EXPECT_EQ(accepted->answer.at("decision"), "approve");
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::tool_result), 1u);
+}
+
+TEST_F(Questions, D90_MessageBehindUncontinuedAnswer_WaitsForNextQuestion) {
+    add({removal("/tmp/one", "c1"), removal("/tmp/two", "c2"), "All clean.", "Then this."});
+    (void)say("Clean up");
+    // A process that was killed after it had stored the answer.
+    const auto store = cubepi::run(framework->tape_store());
+    const std::string name = tape_name(framework->workspace(), "cli:chat");
+    TapeCheckpointer memory(store);
+    const auto pending = cubepi::run(memory.load_pending_requests(name));
+    ASSERT_EQ(pending.size(), 1u);
+    cubepi::AnswerRecord record;
+    record.run_id = pending.front().run_id;
+    record.question_id = pending.front().request.question_id;
+    record.answer = cubepi::Json(cubepi::to_json(cubepi::ApproveAnswer()));
+    record.answered_at = pending.front().request.created_at;
+    cubepi::run(memory.answer_request(name, record));
+    const TurnResult second = say("And then?");
+    const auto open = second.state.service<OpenQuestions>();
+    ASSERT_TRUE(open);
+    EXPECT_TRUE(open->unread) << "the manager repeats the message after the answer";
+    EXPECT_EQ(say(",approve c2").model_output, "All clean.");
+    EXPECT_EQ(say("And then?").model_output, "Then this.");
 }
 
 TEST_F(Questions, D83_CallIdRepeated_OldAnswersAreRefused) {

@@ -524,7 +524,7 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
         refuse_answer(std::move(problem), false);
         co_return std::nullopt;
     }
-    (void)agent_->follow_up(std::move(inputs_));
+    follow_up_ = agent_->follow_up(std::move(inputs_));
     run_.emplace(agent_->start_resume(run_options("")));
     co_return co_await run_->next();
 }
@@ -560,7 +560,8 @@ Task<> AgentTurn::finish() {
         co_return;
     }
     if (result.outcome == cubepi::RunOutcome::suspended) {
-        end_suspended(std::move(result.pending_requests));
+        const bool unread = follow_up_ && follow_up_->state() == cubepi::ReceiptState::queued;
+        end_suspended(std::move(result.pending_requests), unread);
         co_return;
     }
     if (result.outcome == cubepi::RunOutcome::aborted) cubepi::throw_cancelled();
@@ -639,6 +640,7 @@ Task<> AgentTurn::close() {
     run_.reset();  // aborts the current run, whose last step goes to the tape
     co_await wait_for_run();
     if (notifying_) co_await notifying_->idle();
+    co_await put_back_unread();
     agent_.reset();
     tape_.reset();
     if (plan_.inherits) {

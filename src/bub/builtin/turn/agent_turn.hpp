@@ -159,6 +159,7 @@ private:
     Task<> note_compaction(const cubepi::Notice& notice);
     Task<> on_agent_event(cubepi::AgentEvent event, std::stop_token aborted);
     Task<> steer(std::shared_ptr<SteeringInbox> inbox);
+    Task<> put_back_unread();
     Task<> ask_to_continue();
     void note_usage(const cubepi::AssistantMessage& answer);
     Task<> note_endpoint(const cubepi::AssistantMessage& answer);
@@ -190,10 +191,14 @@ private:
     std::deque<StreamEvent> events_;
     std::string message_id_;      ///< empty: generate one
     cubepi::MessageList inputs_;  ///< the prompts of the current run
-    std::string run_id_;          ///< of the run that this turn continues; empty: none
-    cubepi::MessageList made_;    ///< by a turn that inherits
-    JsonObject inherited_;        ///< the state of the conversation that it inherits
-    cubepi::Usage usage_;         ///< of the answers of the turn
+    /// The messages of the inbox that the agent has got, and whether its run has read them.
+    std::vector<std::pair<Envelope, cubepi::Receipt>> steered_;
+    std::optional<cubepi::Receipt>
+        follow_up_;             ///< of inputs_ that follow in a run of an earlier turn
+    std::string run_id_;        ///< of the run that this turn continues; empty: none
+    cubepi::MessageList made_;  ///< by a turn that inherits
+    JsonObject inherited_;      ///< the state of the conversation that it inherits
+    cubepi::Usage usage_;       ///< of the answers of the turn
     std::optional<cubepi::GoalState> ended_goal_;  ///< that was achieved or given up in the run
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;

@@ -279,9 +279,21 @@ Task<> AgentTurn::steer(std::shared_ptr<SteeringInbox> inbox) {
         }
         std::string id = is_temporary(plan_.session_id) ? std::string() : input_id_of(*shared);
         if (!id.empty()) message = std::move(message).with_id(std::move(id));
-        agent_->steer(std::move(message));
+        cubepi::Receipt receipt = agent_->steer(std::move(message));
+        steered_.emplace_back(std::move(waiting.front()), std::move(receipt));
         waiting.erase(waiting.begin());
     }
+}
+
+/// Returns the messages to the inbox that the run has not read before it ended, by a failure, a limit or a question: they get turns of their
+/// own.
+Task<> AgentTurn::put_back_unread() {
+    std::vector<Envelope> unread;
+    for (auto& [message, receipt] : std::exchange(steered_, {}))
+        if (receipt.state() == cubepi::ReceiptState::queued) unread.push_back(std::move(message));
+    if (unread.empty()) co_return;
+    const std::shared_ptr<SteeringInbox> inbox = co_await core_->framework().steering_inbox();
+    if (inbox) inbox->put_back(plan_.session_id, std::move(unread));
 }
 
 Task<> AgentTurn::ask_to_continue() {
