@@ -193,6 +193,25 @@ TEST_F(ScheduleChannelTest, D249_Firing_IsAnsweredInItsChat) {
     EXPECT_TRUE(warnings.empty()) << warnings.front();
 }
 
+TEST_F(ScheduleChannelTest, D249_FiringBehindTurnThatCancels_HasNoTurn) {
+    add(schedule("tea", "tea"));
+    const std::string first = prompt("tea", "every 1m", "00:01", "tea");
+    gateway.hold(first);
+    run([&](Gateway& h) -> Task<> {
+        co_await pass(h, std::chrono::seconds(150));
+        EXPECT_EQ(store->all.at("tea").last, start + 120) << "it waits behind the first turn";
+        // As schedule_tool() does in that turn.
+        Schedule ended = store->all.at("tea");
+        const std::optional<std::int64_t> next = ended.next;
+        ended.next.reset();
+        ended.last = start + 60;
+        (void)co_await store->advance(std::move(ended), next);
+        h.release(first);
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.begun, Texts{first});
+}
+
 TEST_F(ScheduleChannelTest, D249_Firing_IsLoggedWhereItIsRecorded) {
     add(schedule("tea", "tea"));
     run(two_minutes_and_a_half);

@@ -111,8 +111,18 @@ Task<std::string> list(std::shared_ptr<const Context> context) {
     co_return text.empty() ? std::string("(no schedules)") : text;
 }
 
+/// Ends a schedule whose turn this is. The turn may be repeated after a kill: the schedule is removed when it is over. Returns false if it has
+/// fired since it was found.
+Task<bool> end(std::shared_ptr<const Context> context, Schedule schedule) {
+    const std::optional<std::int64_t> next = schedule.next;
+    schedule.next.reset();
+    schedule.last = context->planned;
+    schedule.problem.clear();
+    return context->options.store->advance(std::move(schedule), next);
+}
+
 Task<std::string> cancel(std::shared_ptr<const Context> context, std::string id) {
-    const std::optional<Schedule> found = co_await context->options.store->find(id);
+    std::optional<Schedule> found = co_await context->options.store->find(id);
     if (!found || found->session != context->session)
         throw Error(ErrorCode::not_found,
                     "this session has no such schedule; the action `list` "
@@ -120,15 +130,15 @@ Task<std::string> cancel(std::shared_ptr<const Context> context, std::string id)
     if (found->configured)
         throw Error(ErrorCode::permission_denied,
                     "the schedule is part of the configuration of the operator");
-    if (id == context->schedule) {
-        // The turn may be repeated after a kill: the schedule is removed when it is over.
-        Schedule ended = *found;
-        ended.next.reset();
-        ended.last = context->planned;
-        ended.problem.clear();
-        (void)co_await context->options.store->advance(std::move(ended), found->next);
-    } else {
+    if (id != context->schedule) {
         (void)co_await context->options.store->remove(std::move(id));
+        co_return "Cancelled.";
+    }
+    bool has_ended = co_await end(context, *found);
+    while (!has_ended) {
+        found = co_await context->options.store->find(id);
+        if (!found) break;
+        has_ended = co_await end(context, *found);
     }
     co_return "Cancelled.";
 }
@@ -141,12 +151,20 @@ Task<std::string> call(std::shared_ptr<const Context> context, ScheduleArgs args
     }
 }
 
+/// Returns the time for which the firing was planned; 0 if the message is none.
+std::int64_t planned_of(const Envelope& message) {
+    const JsonObject* const mark = cubepi::detail::object_member(message.rest, scheduled_key);
+    return mark ? cubepi::detail::integer_member(*mark, "planned").value_or(0) : 0;
+}
+
+/// Ends the turn of a firing whose schedule was cancelled meanwhile.
 Task<std::optional<std::string>> end_cancelled(std::shared_ptr<ScheduleStore> store, std::string id,
-                                               TurnState* state) {
+                                               std::int64_t planned, TurnState* state) {
     std::optional<std::string> answer;
     if (id.empty()) co_return answer;
     const std::optional<Schedule> found = co_await store->find(std::move(id));
-    if (found) co_return answer;
+    // It is removed when the turn that has cancelled it is over; this firing may have been accepted before.
+    if (found && (found->next || found->last.value_or(planned) >= planned)) co_return answer;
     state->mark_silent();
     // The tape has neither the message nor an answer.
     state->mark_recorded();
@@ -155,8 +173,9 @@ Task<std::optional<std::string>> end_cancelled(std::shared_ptr<ScheduleStore> st
 }
 
 Task<EventStream> end_cancelled_stream(std::shared_ptr<ScheduleStore> store, std::string id,
-                                       TurnState* state) {
-    Task<std::optional<std::string>> ending = end_cancelled(std::move(store), std::move(id), state);
+                                       std::int64_t planned, TurnState* state) {
+    Task<std::optional<std::string>> ending =
+        end_cancelled(std::move(store), std::move(id), planned, state);
     const std::optional<std::string> answer = co_await std::move(ending);
     EventStream stream;
     if (answer) stream = EventStream::of_text(*answer);
@@ -174,8 +193,7 @@ cubepi::AgentTool schedule_tool(ScheduleToolOptions options, const std::string& 
     // The results of a sub-agent that a scheduled turn has started.
     context->was_begun_by_user = !message.rest.contains(task_results_key);
     context->schedule = schedule_of(message);
-    if (const JsonObject* mark = cubepi::detail::object_member(message.rest, scheduled_key))
-        context->planned = cubepi::detail::integer_member(*mark, "planned").value_or(0);
+    context->planned = planned_of(message);
     const std::shared_ptr<const Context> shared = std::move(context);
     return cubepi::tool<ScheduleArgs>(
                std::string(schedule_tool_name),
@@ -189,10 +207,12 @@ Plugin schedule_plugin(std::shared_ptr<ScheduleStore> store) {
     Plugin plugin;
     plugin.name = "schedules";
     plugin.run_model = [store](RunModelCall& call) {
-        return end_cancelled(store, schedule_of(call.message), &call.state);
+        return end_cancelled(store, schedule_of(call.message), planned_of(call.message),
+                             &call.state);
     };
     plugin.run_model_stream = [store](RunModelCall& call) {
-        return end_cancelled_stream(store, schedule_of(call.message), &call.state);
+        return end_cancelled_stream(store, schedule_of(call.message), planned_of(call.message),
+                                    &call.state);
     };
     return plugin;
 }

@@ -142,6 +142,48 @@ TEST_F(ScheduleToolTest, D249_CancelledByItsTurn_StaysUntilTheEnd) {
     EXPECT_TRUE(detail::is_due(all()[0], cubepi::run(store->now())));
 }
 
+/// A store of which another firing is recorded when a schedule was found.
+class FiringStore final : public ScheduleStore {
+public:
+    explicit FiringStore(std::shared_ptr<ScheduleStore> store) : store_(std::move(store)) {}
+
+    Task<std::int64_t> now() override { return store_->now(); }
+    Task<bool> add(Schedule schedule) override { return store_->add(std::move(schedule)); }
+    Task<std::vector<Schedule>> list(std::string session) override {
+        return store_->list(std::move(session));
+    }
+    Task<std::optional<Schedule>> find(std::string id) override {
+        const std::optional<Schedule> found = co_await store_->find(std::move(id));
+        if (std::exchange(fires_, false)) {
+            Schedule fired = *found;
+            fired.last = found->next;
+            *fired.next += 60;
+            (void)co_await store_->advance(std::move(fired), found->next);
+        }
+        co_return found;
+    }
+    Task<bool> remove(std::string id) override { return store_->remove(std::move(id)); }
+    Task<DueSchedules> due(DuePlace after) override { return store_->due(std::move(after)); }
+    Task<bool> advance(Schedule schedule, std::optional<std::int64_t> planned) override {
+        return store_->advance(std::move(schedule), planned);
+    }
+
+private:
+    const std::shared_ptr<ScheduleStore> store_;
+    bool fires_ = true;
+};
+
+TEST_F(ScheduleToolTest, D249_CancelDuringFiring_EndsTheSchedule) {
+    (void)answer(tool("telegram:1", message_of("1")), weekdays);
+    const Envelope firing = firing_message(all()[0], 1'767'258'000, false);
+    ScheduleToolOptions options;
+    options.store = std::make_shared<FiringStore>(store);
+    options.zone = "UTC";
+    const AgentTool of_firing = schedule_tool(std::move(options), "telegram:1", firing);
+    EXPECT_EQ(answer(of_firing, {{"action", "cancel"}, {"id", all()[0].id}}), "Cancelled.");
+    EXPECT_FALSE(all()[0].next);
+}
+
 TEST_F(ScheduleToolTest, D250_Limits_AreNamed) {
     const AgentTool ann = tool("telegram:1", message_of("1"));
     for (std::size_t i = 0; i < max_session_schedules; ++i) (void)answer(ann, weekdays);
