@@ -603,6 +603,22 @@ Task<> ChangeActions::fork(std::string name, std::function<bool()> is_idle) {
     (void)co_await move(std::move(after), std::move(name), std::move(is_idle));
 }
 
+namespace {
+
+/// Copies a conversation up to a run, without what later prompts have stored, such as a goal or to-dos.
+Task<> copy_until(std::shared_ptr<bub::TapeStore> tapes, std::string from, std::string to,
+                  std::string run) {
+    bub::TapeCheckpointer memory(tapes);
+    co_await memory.fork(from, to, run, std::nullopt);
+    JsonObject extra = co_await bub::extra_after_run(tapes, std::move(from), std::move(run));
+    const JsonObject copied = co_await bub::stored_extra(tapes, to);
+    for (const auto& [key, value] : copied)
+        if (!extra.contains(key)) extra[key] = nullptr;
+    co_await memory.save_extra(std::move(to), std::move(extra));
+}
+
+}  // namespace
+
 /// Continues in a new session with the conversation up to this run; empty: without any. Returns false if it could not.
 Task<bool> ChangeActions::move(std::string after_run, std::string name,
                                std::function<bool()> is_idle) {
@@ -614,16 +630,14 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
     place.continues_changes = temporary || !after_run.empty();
     if (!after_run.empty() && temporary) {
         const std::string tape = bub::tape_name(std::filesystem::current_path(), place.session_id);
-        bub::TapeCheckpointer memory(plan.tapes);
-        co_await memory.fork(tape_of(plan), tape, after_run, std::nullopt);
+        co_await copy_until(plan.tapes, tape_of(plan), tape, after_run);
     } else if (!after_run.empty()) {
         SavedSessions saved = SavedSessions::here();
         const bool is_named = !name.empty();
         if (!is_named) name = base_name(before);
         place.name = co_await saved.create_named(std::move(name), is_named);
         const std::string tape = saved.tape_of(place.name);
-        bub::TapeCheckpointer memory(plan.tapes);
-        Task<> forking = memory.fork(tape_of(plan), tape, after_run, std::nullopt);
+        Task<> forking = copy_until(plan.tapes, tape_of(plan), tape, after_run);
         cubepi::Outcome<> forked = co_await outcome_of(std::move(forking));
         if (!forked.ok()) co_await saved.tapes()->remove_tape(tape);
         if (!forked.ok()) forked.rethrow();

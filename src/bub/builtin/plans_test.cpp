@@ -4,6 +4,8 @@
 
 #include <bub/builtin/builtin_test_support.hpp>
 #include <bub/tape/memory_tape_store.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_session.hpp>
 
 namespace bub {
 namespace {
@@ -46,6 +48,22 @@ TEST_F(Plans, D117_ModelWritesList_UserOfSessionSeesIt) {
     restart();
     EXPECT_EQ(user_says("/todo"), "▸ read\n○ write");
     EXPECT_EQ(faux.call_count(), 2U);
+}
+
+TEST_F(Plans, D159_ExtraAfterRun_HasNoLaterPlans) {
+    add_builtin({writes("in_progress", "pending"), "ok", "Begun."});
+    (void)user_says("go");
+    const std::string tape = tape_name(framework->workspace(), "telegram:chat");
+    const std::shared_ptr<TapeStore> store = cubepi::run(framework->tape_store());
+    std::string run;
+    for (const TapeEntry& entry : cubepi::run(store->fetch(tape, TapeQuery())))
+        if (entry_name(entry) == "cubepi.run")
+            run = std::string(entry.payload.at("data").at("run_id").as_string());
+    (void)user_says("/goal write a file");
+    EXPECT_TRUE(cubepi::run(stored_extra(store, tape)).contains("goal"));
+    const JsonObject then = cubepi::run(extra_after_run(store, tape, run));
+    EXPECT_FALSE(then.contains("goal"));
+    EXPECT_TRUE(then.contains("todos"));
 }
 
 TEST_F(Plans, TodosOff_ToolIsNotOffered) {

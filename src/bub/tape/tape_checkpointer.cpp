@@ -228,31 +228,13 @@ void merge_extra(JsonObject& extra, const JsonObject& changes) {
     }
 }
 
-/// The extra of a tape: its newest complete record, and the changes since.
-struct StoredExtra {
-    bool exists = false;
-    JsonObject value = {};
-    JsonObject changes = {};  ///< since the complete record
-    std::size_t written = 0;  ///< bytes of changes since then
-};
-
 Task<StoredExtra> read_extra(std::shared_ptr<TapeStore> store, std::string tape) {
     // In this order: a complete record that is written meanwhile has these changes.
     const std::optional<TapeEntry> changed =
         co_await store->find_event(tape, std::string(detail::extra_changes_event));
     const std::optional<TapeEntry> complete =
         co_await store->find_event(std::move(tape), std::string(detail::extra_event));
-    StoredExtra extra;
-    if (!complete) co_return extra;
-    extra.exists = true;
-    extra.value = data_of(complete);
-    if (!changed || changed->id < complete->id) co_return extra;
-    extra.changes = data_of(changed);
-    const std::int64_t written =
-        cubepi::detail::integer_member(changed->meta, "written").value_or(0);
-    extra.written = static_cast<std::size_t>(std::max<std::int64_t>(written, 0));
-    merge_extra(extra.value, extra.changes);
-    co_return extra;
+    co_return StoredExtra(complete, changed);
 }
 
 /// Returns the entry that changes `extra`; nothing if it changes nothing. Each event of changes has all since the complete
@@ -271,6 +253,18 @@ std::optional<TapeEntry> entry_of_change(StoredExtra extra, const JsonObject& ch
 }
 
 }  // namespace
+
+StoredExtra::StoredExtra(const std::optional<TapeEntry>& complete,
+                         const std::optional<TapeEntry>& changed) {
+    if (!complete) return;
+    exists = true;
+    value = data_of(complete);
+    if (!changed || changed->id < complete->id) return;
+    changes = data_of(changed);
+    const std::int64_t size = cubepi::detail::integer_member(changed->meta, "written").value_or(0);
+    written = static_cast<std::size_t>(std::max<std::int64_t>(size, 0));
+    merge_extra(value, changes);
+}
 
 Task<JsonObject> stored_extra(std::shared_ptr<TapeStore> store, std::string tape) {
     StoredExtra extra = co_await read_extra(std::move(store), std::move(tape));

@@ -48,6 +48,9 @@ private:
 
 /// Returns CheckpointData::extra of a tape; empty if nothing is stored.
 Task<JsonObject> stored_extra(std::shared_ptr<TapeStore> store, std::string tape);
+/// Returns what it was after a completed run, before the next message: Checkpointer::fork() copies that of now. Throws as fork() does.
+Task<JsonObject> extra_after_run(std::shared_ptr<TapeStore> store, std::string tape,
+                                 std::string run_id);
 
 /// Copies a thread of another store to a tape that has no messages yet, in one step, and returns the number of messages
 /// copied: 0 if the tape has messages already or the thread does not exist. The event `session.imported` {from,

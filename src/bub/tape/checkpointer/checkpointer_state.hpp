@@ -17,6 +17,18 @@
 
 namespace bub {
 
+/// The extra of a tape: its newest complete record, and the changes since.
+struct StoredExtra {
+    StoredExtra() = default;
+    /// Reads it from the events that record it, of which both may be absent.
+    StoredExtra(const std::optional<TapeEntry>& complete, const std::optional<TapeEntry>& changed);
+
+    bool exists = false;
+    JsonObject value = {};
+    JsonObject changes = {};  ///< since the complete record
+    std::size_t written = 0;  ///< bytes of changes since then
+};
+
 struct TapeCheckpointer::State final : cubepi::ThreadStates {
     State(std::shared_ptr<TapeStore> tapes, TapeCheckpointerOptions given);
 

@@ -49,7 +49,10 @@ public:
 
     /// Returns false when the context is complete.
     bool take(const TapeEntry& entry) {
-        if (entry.id > last_id_) return true;
+        if (entry.id > last_id_) {
+            if (!detail::messages_in(entry).empty()) next_message_ = entry.id;
+            return true;
+        }
         const std::optional<RunEnd> end = run_end_of(entry);
         if (end && end->complete) completed_.insert(end->run_id);
         const bool dropped = entry.kind == entry_kind::event &&
@@ -73,10 +76,13 @@ public:
     }
     /// Returns the id of the oldest entry in the context.
     std::int64_t first_id() const noexcept { return first_id_; }
+    /// Returns the id of the first message behind the context; absent: there is none.
+    std::optional<std::int64_t> next_message() const noexcept { return next_message_; }
 
 private:
     std::int64_t last_id_;
     std::int64_t first_id_ = 0;
+    std::optional<std::int64_t> next_message_;
     std::set<std::string> completed_;
     std::vector<TapeEntry> entries_;
 };
@@ -109,6 +115,27 @@ private:
     std::vector<TapeEntry> entries_;
 };
 
+/// The extra before a message, collected from the newest event to the oldest.
+class EarlierExtra {
+public:
+    explicit EarlierExtra(std::optional<std::int64_t> before_id) : before_id_(before_id) {}
+
+    /// Returns false when it is complete.
+    bool take(const TapeEntry& entry) {
+        if (before_id_ && entry.id >= *before_id_) return true;
+        const std::string_view name = entry_name(entry);
+        if (name == detail::extra_event) complete_ = entry;
+        if (name == detail::extra_changes_event && !changed_) changed_ = entry;
+        return !complete_;
+    }
+    JsonObject value() const { return StoredExtra(complete_, changed_).value; }
+
+private:
+    std::optional<std::int64_t> before_id_;
+    std::optional<TapeEntry> complete_;
+    std::optional<TapeEntry> changed_;
+};
+
 Task<ContextCut> cut_context(std::shared_ptr<TapeStore> store, std::string tape,
                              std::string after_run_id) {
     const std::optional<TapeEntry> end = co_await store->find_run(tape, after_run_id);
@@ -136,6 +163,19 @@ TapeEntry fork_entry(const std::string& source, const std::string& after_run_id)
 }
 
 }  // namespace
+
+Task<JsonObject> extra_after_run(std::shared_ptr<TapeStore> store, std::string tape,
+                                 std::string run_id) {
+    const ContextCut cut = co_await cut_context(store, tape, std::move(run_id));
+    auto extra = std::make_shared<EarlierExtra>(cut.next_message());
+    std::vector<std::string> events(1, std::string(entry_kind::event));
+    TapeQuery query = TapeQuery().kinds(std::move(events)).newest_first();
+    std::function<bool(const TapeEntry&)> take = [extra](const TapeEntry& entry) {
+        return extra->take(entry);
+    };
+    co_await store->visit(std::move(tape), std::move(query), std::move(take));
+    co_return extra->value();
+}
 
 Task<MessageList> TapeCheckpointer::State::snapshot(std::string thread_id,
                                                     std::string after_run_id) {
