@@ -572,11 +572,12 @@ Task<std::string> ChangeActions::rewind(RewindChoice chosen, std::function<bool(
     if (!chosen.conversation) add_note_for_model(restored, "changed these files back");
     if (!chosen.conversation) co_return prompt;
     std::string name;
-    const bool moved = co_await move(std::move(after), std::move(name), std::move(is_idle));
-    if (!moved) {
-        add_note_for_model(restored, "changed these files back");
-        co_return prompt;
-    }
+    Task<bool> moving = move(std::move(after), std::move(name), std::move(is_idle));
+    Outcome<bool> moved = co_await outcome_of(std::move(moving));
+    // The conversation continues where its files have changed.
+    if (!moved || !moved.value()) add_note_for_model(restored, "changed these files back");
+    moved.rethrow();
+    if (!moved.value()) co_return prompt;
     if (left_out > 0) {
         renderer_.print(count_of(left_out, "prompt") +
                         " before it, whose answer was stopped or failed, left out.\n");

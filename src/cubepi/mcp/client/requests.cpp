@@ -108,6 +108,7 @@ Task<JsonObject> McpClient::State::send_once(std::string method, JsonObject para
 Task<JsonObject> McpClient::State::send_within(std::chrono::nanoseconds limit, std::string method,
                                                JsonObject params, RequestExtras extras) {
     co_await ensure_connected();
+    const std::shared_ptr<detail::McpAbandonedCalls> connection = abandoned;
     // A request that has met the end of a session was not executed, so it is sent once more.
     const bool may_repeat = !info.is_stateless;
     JsonObject params_again;
@@ -124,7 +125,8 @@ Task<JsonObject> McpClient::State::send_within(std::chrono::nanoseconds limit, s
     } catch (const McpSessionExpired&) {
         if (!may_repeat) throw;
     }
-    is_agreed = false;
+    // Another request may have begun a new session meanwhile, which this one uses.
+    if (abandoned == connection) is_agreed = false;
     co_await ensure_connected();
     Task<JsonObject> second =
         limited(limit, send(method, std::move(params_again), std::move(extras_again)));
