@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <bub/builtin/plugin/commands.hpp>
 #include <bub/builtin/plugin/core.hpp>
 #include <bub/builtin/reasoning_effort.hpp>
 #include <bub/builtin/tools/session_files.hpp>

@@ -12,7 +12,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/mcp/server/request_state.hpp>
+#include <cubepi/mcp/server/server_request.hpp>
 #include <cubepi/mcp/server/session.hpp>
 #include <cubepi/schema/json_text.hpp>
 
