@@ -7,7 +7,6 @@
 #include <bub/builtin/tools/session_files.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
-#include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/channel.hpp>
 #include <bub/channel/debounce.hpp>
 #include <bub/envelope.hpp>

@@ -18,7 +18,7 @@
 #include <bub/tape/turn_lease.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/postgres_options.hpp>
-#include <cubepi/sql/support/postgres_schema.hpp>
+#include <cubepi/sql/support/postgres.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 
 namespace bub::detail {
