@@ -18,8 +18,8 @@
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
-#include "trace/trace_files.hpp"
 #include "trace/trace_views.hpp"
+#include "trace/traces.hpp"
 
 namespace cubepi::app {
 

@@ -1,4 +1,4 @@
-#include "openai_messages.hpp"
+#include "openai_interface.hpp"
 
 #include <algorithm>
 #include <utility>

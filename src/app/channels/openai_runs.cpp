@@ -11,7 +11,6 @@
 
 #include <bub/envelope.hpp>
 #include <bub/turn_usage.hpp>
-#include <cubepi/core/hitl_request.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>

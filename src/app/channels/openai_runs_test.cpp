@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "openai_messages.hpp"
+#include "openai_interface.hpp"
 #include "openai_runs.hpp"
 
 namespace cubepi::app {

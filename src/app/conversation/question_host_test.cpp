@@ -1,4 +1,5 @@
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -19,14 +21,43 @@
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
+#include "../terminal/prompter.hpp"
 #include "question_host.hpp"
-#include "scripted_prompter_test_support.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
 using std::chrono::seconds;
+
+/// Answers questions from a list. After the last answer the input ends, or waits if `waits_at_end` is set.
+class ScriptedPrompter final : public Prompter {
+public:
+    explicit ScriptedPrompter(std::deque<std::string> list) : answers(std::move(list)) {}
+
+    void print(TerminalView text) override { shown += text.str(); }
+    void withdraw() override { ++withdrawn; }
+    Task<std::optional<std::string>> read(TerminalText prompt, std::string) override {
+        shown += prompt.str();
+        ++asked;
+        std::optional<std::string> answer;
+        if (answers.empty()) {
+            if (waits_at_end) co_await never.wait();
+            co_return answer;
+        }
+        answer = std::move(answers.front());
+        answers.pop_front();
+        shown += *answer + "\n";
+        co_return answer;
+    }
+
+    std::deque<std::string> answers;
+    bool waits_at_end = false;
+    std::string shown;
+    int asked = 0;
+    int withdrawn = 0;
+    AsyncEvent never;
+};
 
 /// Answers when it is told to.
 class WaitingPrompter final : public Prompter {

@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <iosfwd>
 #include <iostream>
 #include <memory>
 #include <ostream>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,7 +25,6 @@
 #include "../project/trust.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
-#include "mcp_login.hpp"
 #include "mcp_serve.hpp"
 #include "mcp_settings.hpp"
 

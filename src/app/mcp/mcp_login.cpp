@@ -1,4 +1,4 @@
-#include "mcp_login.hpp"
+#include "mcp_settings.hpp"
 
 #include <cerrno>
 #include <chrono>

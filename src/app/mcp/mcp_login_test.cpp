@@ -17,7 +17,6 @@
 
 #include "config/paths.hpp"
 #include "failure.hpp"
-#include "mcp/mcp_login.hpp"
 #include "mcp/mcp_settings.hpp"
 #include "program.hpp"
 

@@ -27,7 +27,6 @@
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
-#include "mcp_login.hpp"
 
 namespace cubepi::app {
 

@@ -19,7 +19,6 @@
 #include "../program.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
-#include "trace_files.hpp"
 #include "trace_views.hpp"
 #include "traces.hpp"
 

@@ -1,4 +1,4 @@
-#include "trace_files.hpp"
+#include "traces.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,13 +2,11 @@
 
 #include <utility>
 
-#include <bub/builtin/plugin/commands.hpp>
 #include <bub/builtin/plugin/core.hpp>
 #include <bub/builtin/reasoning_effort.hpp>
 #include <bub/builtin/tools/session_files.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
-#include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/channel.hpp>
 #include <bub/channel/debounce.hpp>
 #include <bub/envelope.hpp>

@@ -5,7 +5,6 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/sql/support/postgres.hpp>
-#include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 
 namespace bub {

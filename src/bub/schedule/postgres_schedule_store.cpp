@@ -8,7 +8,6 @@
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/sql/support/postgres.hpp>
-#include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 
 namespace bub {

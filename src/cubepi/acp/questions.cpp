@@ -4,7 +4,7 @@
 #include <exception>
 #include <variant>
 
-#include <cubepi/acp/wire/version_two.hpp>
+#include <cubepi/acp/wire/messages.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>

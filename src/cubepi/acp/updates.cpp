@@ -6,7 +6,6 @@
 #include <variant>
 
 #include <cubepi/acp/wire/messages.hpp>
-#include <cubepi/acp/wire/version_two.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/middleware/todo_list.hpp>

@@ -11,7 +11,6 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/http/endpoint.hpp>
-#include <cubepi/mcp/http/older_stream.hpp>
 
 namespace cubepi {
 

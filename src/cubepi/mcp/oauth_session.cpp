@@ -14,10 +14,9 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
-#include <cubepi/mcp/auth/discovery.hpp>
+#include <cubepi/mcp/auth/authorization_server.hpp>
 #include <cubepi/mcp/auth/guarded_http.hpp>
 #include <cubepi/mcp/auth/secrets.hpp>
-#include <cubepi/mcp/auth/token_endpoint.hpp>
 #include <cubepi/mcp/json_rpc.hpp>
 #include <cubepi/mcp/protocol.hpp>
 #include <cubepi/net/http_client.hpp>

@@ -10,7 +10,7 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/auth/access_token.hpp>
-#include <cubepi/mcp/auth/discovery.hpp>
+#include <cubepi/mcp/auth/authorization_server.hpp>
 #include <cubepi/mcp/auth/guarded_http.hpp>
 #include <cubepi/mcp/protocol.hpp>
 

@@ -23,7 +23,7 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/http/endpoint.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
-#include <cubepi/mcp/server/request_state.hpp>
+#include <cubepi/mcp/server/server_request.hpp>
 #include <cubepi/mcp/server/session.hpp>
 #include <cubepi/mcp/server/tasks.hpp>
 #include <cubepi/schema/json_text.hpp>

@@ -15,7 +15,7 @@
 #include <cubepi/mcp/client.hpp>
 #include <cubepi/mcp/http_transport.hpp>
 #include <cubepi/mcp/mcp_server_test.hpp>
-#include <cubepi/mcp/server/replay.hpp>
+#include <cubepi/mcp/server/session.hpp>
 #include <cubepi/mcp/server_routes.hpp>
 #include <cubepi/net/http_client.hpp>
 

@@ -18,8 +18,8 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/elicitation.hpp>
 #include <cubepi/mcp/sampling.hpp>
-#include <cubepi/mcp/tools/result_data.hpp>
 #include <cubepi/mcp/tools/suspended_call.hpp>
+#include <cubepi/mcp/tools/tool_result.hpp>
 #include <cubepi/provider/stream_options.hpp>
 #include <cubepi/schema/json_text.hpp>
 

@@ -16,7 +16,6 @@
 #include <cubepi/core/run_info.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/middleware/compaction/run.hpp>
-#include <cubepi/middleware/compaction/summary.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/cost.hpp>

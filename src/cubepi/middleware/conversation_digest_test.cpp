@@ -1,4 +1,4 @@
-#include <cubepi/middleware/compaction/summary.hpp>
+#include <cubepi/middleware/compaction/run.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include <cubepi/middleware/compaction/request_estimate.hpp>
+#include <cubepi/middleware/compaction/run.hpp>
 
 #include <cmath>
 #include <fstream>

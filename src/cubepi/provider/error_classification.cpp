@@ -1,7 +1,6 @@
 #include <cubepi/provider/error_classification.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <chrono>
@@ -11,6 +10,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/wire/error_words.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -48,176 +48,20 @@ bool matches(std::string_view text, std::string_view form) {
     return false;
 }
 
-template <std::size_t Count>
-bool matches_one(std::string_view text, const std::array<std::string_view, Count>& forms) {
-    return std::any_of(forms.begin(), forms.end(),
-                       [text](std::string_view form) { return matches(text, form); });
+/// Returns whether `test` is true for one of the words of a list of `error_words`.
+template <class Test>
+bool any_word(std::string_view words, const Test& test) {
+    while (!words.empty()) {
+        const std::size_t end = std::min(words.find('|'), words.size());
+        if (test(words.substr(0, end))) return true;
+        words.remove_prefix(std::min(end + 1, words.size()));
+    }
+    return false;
 }
 
-/// Codes and types for a rate or quota, without the characters between their words.
-constexpr std::array<std::string_view, 6> rate_kinds = {
-    "ratelimit", "toomanyrequests", "throttl", "resourceexhausted", "quota", "tokensper"};
-constexpr std::array<std::string_view, 19> rate_forms = {"rate limit",    "rate_limit",
-                                                         "ratelimit",     "too many requests",
-                                                         "quota*exceed",  "exceed*quota",
-                                                         "quota*exhaust", "quota*limit",
-                                                         "quota*reach",   "throttl",
-                                                         "tokens per m",  "tokens per d",
-                                                         "daily*limit",   "limit*per minute",
-                                                         "limit*per day", "please wait before",
-                                                         "每分钟",        "每日",
-                                                         "今日"};
-
-/// Codes and types for a conversation that exceeds the context window.
-constexpr std::array<std::string_view, 9> overflow_kinds = {
-    "contextlengthexceeded", "contextwindowexceeded", "exceedcontextsize",
-    "requesttoolarge",       "contextlimitexceeded",  "modelmaxprompttokensexceeded",
-    "prompttoolong",         "stringabovemaxlength",  "arrayabovemaxlength"};
-/// Codes and types for a parameter that is refused.
-constexpr std::array<std::string_view, 12> parameter_kinds = {
-    "unsupportedparameter", "unknownparameter",    "unsupportedvalue", "invalidvalue",
-    "invalidtype",          "abovemaxvalue",       "belowminvalue",    "missingrequired",
-    "extraforbidden",       "unrecognizedrequest", "invalidfunction",  "invalidschema"};
-/// Texts of rejections for other reasons, which may mention the context window: of an image, an account, a server that is
-/// overloaded, an output limit.
-constexpr std::array<std::string_view, 42> other_forms = {
-    // Overload
-    "try again later", "try again in", "please wait", "slow down", "concurren",
-    // Accounts
-    " tier", " plan", "permission", "entitled", "subscription", "your account", "organization",
-    "allot", "upgrade to", "billing", "credits", "balance", "monthly", "usage limit", "per hour",
-    "per second", "tpm", "this key", "in flight", "-hour", "token budget", "token usage", "用量",
-    "试用", "免费", "频率", "配额", "额度", "余额", "本月", "账户",
-    // Output limits, images
-    "model's maximum output", "maximum allowed number of output tokens",
-    "at most*completion tokens", "at most*output tokens", "image exceeds", "image dimensions"};
-/// Texts for a parameter that is refused.
-constexpr std::array<std::string_view, 66> parameter_forms = {
-    // Unknown ones
-    "unsupported", "unknown parameter", "unknown option", "unknown property", "unknown key",
-    "invalid parameter:", "invalid parameter '", "invalid parameter `", "valid parameter",
-    "unrecognized", "not recognized", "unknown name", "unknown field", "unknown argument",
-    "unexpected parameter", "unexpected field", "unexpected keyword", "unexpected property",
-    "unexpected argument", "was unexpected", "cannot find field", "is not defined",
-    "additional properties", "extra inputs", "extra fields", "invalid value", "invalid type",
-    // Those that the model does not take
-    "not support", "n't support", "not permitted", "not allowed", "not accept", "n't accept",
-    "deprecated", "no longer", "has been removed", "not yet", "only available", "cannot be used",
-    "incompatible", "not available", "does not exist",
-    // Invalid values
-    "is required", "missing required", "must be a ", "should be a ", "must be an ", "should be an ",
-    "must provide", "'n'", "`n`", "malformed", "invalid json", "invalid schema", "invalid format",
-    "should have at most", "input should be", "must be null", "must be one of", "must be greater",
-    "max_tokens must be", "max tokens must be", "function name", "tool name", "stop sequence",
-    "不支持"};
-/// Names of parameters that no text about the size of a conversation mentions.
-constexpr std::array<std::string_view, 20> parameter_names = {"budget_tokens",
-                                                              "cache_control",
-                                                              "context_management",
-                                                              "frequency_penalty",
-                                                              "logit_bias",
-                                                              "parallel_tool_calls",
-                                                              "presence_penalty",
-                                                              "prompt_cache_key",
-                                                              "reasoning_effort",
-                                                              "response_format",
-                                                              "service_tier",
-                                                              "stream_options",
-                                                              "thinking_budget",
-                                                              "tool_choice",
-                                                              "top_k",
-                                                              "top_p",
-                                                              "logprobs",
-                                                              "seed",
-                                                              "temperature",
-                                                              "verbosity"};
-/// Names that are other words too, unless they are in quotes or before a part or a colon.
-constexpr std::array<std::string_view, 4> parameter_words = {"metadata", "reasoning", "thinking",
-                                                             "tools"};
-/// A text with one of these is about the length of a prompt that the model does not take.
-constexpr std::array<std::string_view, 6> length_forms = {"longer than*token", "more than*token",
-                                                          "larger than*token", "exceeding*token",
-                                                          "exceeding*context", "不支持超"};
-/// Texts of servers for a conversation that exceeds the context window, in lower case.
-constexpr std::array<std::string_view, 58> overflow_forms = {
-    // OpenAI, Azure, DeepSeek, OpenRouter, Fireworks, vLLM, Mistral, Cerebras, Groq
-    "maximum context length is", "exceed*maximum context length", "too large*maximum context",
-    "too long*maximum context", "maximum input length of", "longer than the maximum model length",
-    "exceed*context window", "context window*exceed", "exceed*context length",
-    "context length*exceed", "context_length_exceeded", "reduce*length of the messages",
-    "reduce*length of the input", "reduce*length of the prompt", "reduce*your prompt",
-    "tokens exceed the configured limit", "current length is*while limit is",
-    // Anthropic, Bedrock
-    "prompt is too long", "exceed context limit", "exceed*context limit", "input is too long",
-    "input tokens exceeded", "too many total text bytes", "request exceeds the maximum size",
-    // Gemini, Vertex
-    "token count*exceeds the maximum", "token count is*model only supports",
-    // xAI, Copilot, Kimi, MiniMax, Zhipu, DashScope, Volcengine, SiliconFlow, Yandex, ERNIE, Spark, GigaChat
-    "maximum prompt length is", "token count of*exceeds the limit", "exceeded model token limit",
-    "token length too long", "range of input length should be", "token length exceed",
-    "exceed max message tokens", "prompt exceeds", "input length*exceed", "input length too long",
-    "prompt_tokens*must be less than", "input tokens must be no more than", "tokens too long",
-    "tokens limit exceeded:*max", "超长", "输入*过长", "超*上下文", "上下文*超",
-    // Cohere, Together, TGI
-    "too many tokens", "tokens*must be <=", "must be at least 1, got -",
-    "inputs*must have less than", "cannot exceed*tokens limit",
-    // SGLang, llama.cpp, LM Studio, Ollama
-    "longer than the model's context length", "exceeds the available context size",
-    "context size*exceeded", "when context the overflows", "greater than the context length",
-    "n_keep*n_ctx", "prompt too long", "context overflow", "reached context length of"};
-
-/// A text for an overflow in other words names the prompt, an excess and a measure.
-constexpr std::array<std::string_view, 19> prompt_words = {
-    "prompt",         "input",        "conversation", "messages",
-    "your message",   "your context", "history",      "request exceed",
-    "request is too", "request too",  "request has",  "request contains",
-    "请求",           "输入",         "輸入",         "对话",
-    "会话",           "消息",         "提示"};
-constexpr std::array<std::string_view, 30> excess_words = {
-    "exceed",   "too long",     "too large",   "too big",      "too high",     "above",
-    "too many", "longer than",  "larger than", "greater than", "more than",    "at most",
-    "up to",    "must be less", "must be <",   "beyond",       "surpass",      "over the",
-    "limit is", "maximum is",   "context is",  "fit in",       "only support", "overflow",
-    "超",       "过长",         "過長",        "太长",         "过多",         "大于"};
-constexpr std::array<std::string_view, 7> measure_words = {"token", "length", "context", "window",
-                                                           "长度",  "上下文", "字数"};
-/// Without a measure.
-constexpr std::array<std::string_view, 32> too_long_forms = {"conversation too long",
-                                                             "input exceed",
-                                                             "messages exceed",
-                                                             "conversation exceed",
-                                                             "text is too long",
-                                                             "text too long",
-                                                             "对话*太长",
-                                                             "对话*过长",
-                                                             "上下文*过长",
-                                                             "上下文*太长",
-                                                             "请求*过长",
-                                                             "消息*过长",
-                                                             "输入*太长",
-                                                             "文本长度*超",
-                                                             "token*超",
-                                                             "shorten your",
-                                                             "shorten the",
-                                                             "context limit reached",
-                                                             "context is full",
-                                                             "context window is full",
-                                                             "out of context",
-                                                             "conversation is too long",
-                                                             "messages too long",
-                                                             "messages are too long",
-                                                             "prompt too large",
-                                                             "prompt is too large",
-                                                             "input too large",
-                                                             "input is too large",
-                                                             "context too long",
-                                                             "context is too long",
-                                                             "history too long",
-                                                             "history is too long"};
-/// Content whose own size is limited.
-constexpr std::array<std::string_view, 10> other_content = {
-    "image", "audio",    "video",  "attachment", " media",
-    " file", "document", "schema", "embedding",  "输出"};
+bool matches_one(std::string_view text, std::string_view forms) {
+    return any_word(forms, [text](std::string_view form) { return matches(text, form); });
+}
 
 /// Returns whether the text names the prompt, apart from words that any refusal may begin with.
 bool names_prompt(std::string text) {
@@ -225,58 +69,8 @@ bool names_prompt(std::string text) {
         if (const std::size_t at = text.find(heading); at != text.npos)
             text.erase(at, heading.size());
     }
-    return matches_one(text, prompt_words);
+    return matches_one(text, error_words::prompt_words);
 }
-
-/// Words of texts about tokens and lengths that name something else than a prompt: an answer, an account, a machine, a key, a part of the request.
-constexpr std::array<std::string_view, 48> other_subjects = {"maximum tokens you requested",
-                                                             "for the completion",
-                                                             "maxtokens",
-                                                             "n_predict",
-                                                             "num_predict",
-                                                             "max output",
-                                                             "response",
-                                                             "used",
-                                                             "usage",
-                                                             "allowance",
-                                                             "trial",
-                                                             "weekly",
-                                                             "-hour",
-                                                             "this key",
-                                                             "contact sales",
-                                                             "in flight",
-                                                             "budget",
-                                                             "spend",
-                                                             "用量",
-                                                             "免费",
-                                                             "试用",
-                                                             "用完",
-                                                             "memory",
-                                                             "overload",
-                                                             "queue",
-                                                             "capacity",
-                                                             "loading",
-                                                             "batch",
-                                                             "buffer",
-                                                             "vocabulary",
-                                                             "pars",
-                                                             "unexpected",
-                                                             "authentication",
-                                                             "api token",
-                                                             "access token",
-                                                             "session token",
-                                                             "bearer",
-                                                             "jwt",
-                                                             "header",
-                                                             "cookie",
-                                                             "description",
-                                                             "tool call",
-                                                             "number of tools",
-                                                             "number of messages",
-                                                             "alternate",
-                                                             "system message",
-                                                             " cach",
-                                                             "stop token"};
 
 /// Returns the text without what it may repeat of the conversation.
 std::string without_content(std::string text) {
@@ -289,16 +83,13 @@ bool states_excess(std::string text) {
     // Text behind that is rarely the server's own.
     constexpr std::size_t longest = 512;
     text.resize(std::min(longest, text.size()));
-    if (matches_one(text, other_content)) return false;
-    if (matches_one(text, too_long_forms)) return true;
+    if (matches_one(text, error_words::other_content)) return false;
+    if (matches_one(text, error_words::too_long_forms)) return true;
     const bool is_answer = has(text, "output token") && !has(text, "input");
-    if (is_answer || matches_one(text, other_subjects)) return false;
-    constexpr std::array<std::string_view, 12> sizes = {
-        "requested*token", "total*token",     "token count", "number of token",
-        "sequence length", "maximum context", "n_ctx",       "model's",
-        "model limit",     "this model",      "the model",   "模型"};
-    const bool has_subject = names_prompt(text) || matches_one(text, sizes);
-    return has_subject && matches_one(text, excess_words) && matches_one(text, measure_words);
+    if (is_answer || matches_one(text, error_words::other_subjects)) return false;
+    const bool has_subject = names_prompt(text) || matches_one(text, error_words::sizes);
+    return has_subject && matches_one(text, error_words::excess_words) &&
+           matches_one(text, error_words::measure_words);
 }
 
 bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -320,30 +111,20 @@ bool names_parameter(std::string_view text) {
         return has_parameter(text, name, false);
     };
     const auto has_word = [text](std::string_view name) { return has_parameter(text, name, true); };
-    return std::any_of(parameter_names.begin(), parameter_names.end(), has_name) ||
-           std::any_of(parameter_words.begin(), parameter_words.end(), has_word);
+    return any_word(error_words::parameter_names, has_name) ||
+           any_word(error_words::parameter_words, has_word);
 }
-
-/// The beginnings of paths in a request that are about its messages.
-constexpr std::array<std::string_view, 5> history_roots = {"message", "input", "prompt", "contents",
-                                                           "conversation"};
 
 /// Returns whether a path ("messages[2].content", "input_tokens") is that of a text in the messages.
 bool is_of_prompt(std::string_view path) {
     if (path.starts_with("body.")) path.remove_prefix(5);
-    if (std::none_of(history_roots.begin(), history_roots.end(),
-                     [path](std::string_view root) { return path.starts_with(root); }))
-        return false;
+    const auto is_root = [path](std::string_view root) { return path.starts_with(root); };
+    if (!any_word(error_words::history_roots, is_root)) return false;
     for (const std::string_view other : {".id", "_id", ".name", ".role", ".type", ".tool_calls"}) {
         if (path.ends_with(other) || has(path, std::string(other) + "[")) return false;
     }
     return true;
 }
-
-/// Names of the limit of an answer, in lower case, which texts about a prompt that leaves too little for it mention.
-constexpr std::array<std::string_view, 5> output_limits = {"max_tokens", "max_completion_tokens",
-                                                           "max_output_tokens", "max_new_tokens",
-                                                           "maxoutputtokens"};
 
 /// Returns the parameter that a text quotes as the one that is refused ("Invalid 'tools[0].name': ..."); empty: none.
 std::string_view quoted_parameter(std::string_view text) {
@@ -380,16 +161,16 @@ bool refuses_parameter(const EndpointFailure& failure, const std::string& text) 
     if (has(text, "must be at least 1, got -")) return false;
     if (param.empty()) param = quoted_parameter(text);
     if (param.empty()) param = leading_path(text);
-    const bool is_output =
-        std::any_of(output_limits.begin(), output_limits.end(),
-                    [&](std::string_view name) { return has(text, name) || has(param, name); });
+    const bool is_output = matches_one(text, error_words::output_limits) ||
+                           matches_one(param, error_words::output_limits);
     if (is_output && !names_prompt(text)) return true;
     if (!is_output && !is_of_prompt(param)) {
         const std::string kind = detail::letters_of(failure.code + " " + failure.type);
-        if (!param.empty() || matches_one(kind, parameter_kinds)) return true;
+        if (!param.empty() || matches_one(kind, error_words::parameter_kinds)) return true;
     }
     if (names_parameter(text)) return true;
-    return matches_one(text, parameter_forms) && !matches_one(text, length_forms);
+    return matches_one(text, error_words::parameter_forms) &&
+           !matches_one(text, error_words::length_forms);
 }
 
 /// The number after `mark` in `text`.
@@ -411,10 +192,6 @@ bool is_output_limit(std::string_view text) {
     return !window || *requested >= *window;
 }
 
-constexpr std::array<std::string_view, 8> lasting_forms = {
-    "quota",   "billing",      "credit", "balance",
-    "per day", "tokens per d", "daily",  "request too large"};
-
 /// Words between the verb and the duration.
 bool is_filler(std::string_view word) {
     return word == "for" || word == "at" || word == "least" || word == "about" ||
@@ -422,7 +199,7 @@ bool is_filler(std::string_view word) {
 }
 
 bool is_rate_kind(std::string_view kind) {
-    return matches_one(detail::letters_of(kind), rate_kinds);
+    return matches_one(detail::letters_of(kind), error_words::rate_kinds);
 }
 
 /// Whether a server answers a request that is too long with this status, or with one that says nothing.
@@ -430,21 +207,8 @@ bool may_be_overflow(int status) {
     return status == 0 || status == 400 || status == 413 || status == 422 || status >= 500;
 }
 
-bool names_content_filter(std::string_view text) {
-    return has(text, "content_filter") || has(text, "content filter") ||
-           has(text, "content management policy") || has(text, "content policy") ||
-           has(text, "content_policy") || has(text, "responsible ai") ||
-           has(text, "responsible_ai") || has(text, "safety system") || has(text, "safety_system");
-}
-
 bool names_unknown_model(std::string_view text) {
-    if (!has(text, "model")) return false;
-    for (const std::string_view word :
-         {"not found", "does not exist", "not exist", "not a valid model", "unknown model",
-          "no such model", "is not available", "invalid model"}) {
-        if (has(text, word)) return true;
-    }
-    return false;
+    return has(text, "model") && matches_one(text, error_words::unknown_model);
 }
 
 std::string text_of(const Json* value) {
@@ -562,14 +326,9 @@ ErrorCode code_of_status(int status) {
 /// For errors that have no status: the kinds that endpoints use inside streams.
 ErrorCode code_of_kind(std::string_view kind) {
     if (has(kind, "authentication") || has(kind, "invalid_api_key")) return ErrorCode::auth;
-    if (has(kind, "overloaded") || has(kind, "server_error") || has(kind, "unavailable") ||
-        has(kind, "api_error") || has(kind, "timeout") || has(kind, "internal")) {
-        return ErrorCode::unavailable;
-    }
+    if (matches_one(kind, error_words::unavailable_kinds)) return ErrorCode::unavailable;
     if (has(kind, "model_not_found")) return ErrorCode::model_not_found;
-    if (has(kind, "invalid_request") || has(kind, "bad_request") || has(kind, "badrequest") ||
-        has(kind, "permission"))
-        return ErrorCode::bad_request;
+    if (matches_one(kind, error_words::bad_request_kinds)) return ErrorCode::bad_request;
     return ErrorCode::provider;
 }
 
@@ -678,23 +437,23 @@ bool is_context_overflow(const EndpointFailure& failure) {
     // The reason is in the first lines of a long text.
     const std::string text = without_content(
         detail::lower_case(std::string_view(failure.message).substr(0, longest_message)));
-    const bool has_kind = matches_one(detail::letters_of(kind), overflow_kinds);
+    const bool has_kind = matches_one(detail::letters_of(kind), error_words::overflow_kinds);
     // The code of a text that is too long is also that of a name.
     if (has_kind && !has(kind, "above_max_length")) return true;
-    if (matches_one(text, rate_forms) || matches_one(text, other_forms) || is_output_limit(text) ||
-        refuses_parameter(failure, text))
+    if (matches_one(text, error_words::rate_forms) || matches_one(text, error_words::other_forms) ||
+        is_output_limit(text) || refuses_parameter(failure, text))
         return false;
     // Codes of Zhipu and Spark.
     const bool has_code = failure.code == "1261" || failure.code == "10907";
     return has_kind || status == 413 || has_code ||
-           matches_one(detail::letters_of(text), overflow_kinds) ||
-           matches_one(text, overflow_forms) || states_excess(text);
+           matches_one(detail::letters_of(text), error_words::overflow_kinds) ||
+           matches_one(text, error_words::overflow_forms) || states_excess(text);
 }
 
 bool is_lasting_limit(const EndpointFailure& failure) {
     const std::string text =
         detail::lower_case(failure.message + " " + failure.code + " " + failure.type);
-    return matches_one(text, lasting_forms);
+    return matches_one(text, error_words::lasting_forms);
 }
 
 std::optional<double> delay_in_text(std::string_view given) {
@@ -741,20 +500,21 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
 
     const bool nearly_full = status == 400 && context_window && prompt_tokens &&
                              *prompt_tokens * 100 >= *context_window * 95 &&
-                             !matches_one(text, other_forms) && !refuses_parameter(failure, text);
+                             !matches_one(text, error_words::other_forms) &&
+                             !refuses_parameter(failure, text);
     // A wrong key or address is none, even if the text mentions the limits of those without a key.
     const bool may_be_limit = status != 401 && status != 404 && status != 405;
     if (is_context_overflow(failure)) {
         info.code = ErrorCode::context_length;
     } else if (status == 429 || is_rate_kind(kind) ||
-               (may_be_limit && matches_one(text, rate_forms))) {
+               (may_be_limit && matches_one(text, error_words::rate_forms))) {
         info.code = ErrorCode::rate_limited;
         info.retry_after = failure.retry_after;
     } else if (nearly_full) {
         info.code = ErrorCode::context_length;
     } else if (has(kind, "content_filter") || has(kind, "content_policy") ||
                has(kind, "responsible_ai") || has(kind, "moderation_blocked") ||
-               names_content_filter(text)) {
+               matches_one(text, error_words::content_filter)) {
         info.code = ErrorCode::content_filtered;
     } else if (has(kind, "model_not_found") ||
                ((status == 404 || status == 400 || status == 0) && names_unknown_model(text) &&
@@ -827,14 +587,7 @@ bool refuses_image(const EndpointFailure& failure) {
     if (status == 413) return true;
     if (!may_refuse_content(status)) return false;
     const std::string words = words_of(failure);
-    for (const std::string_view word :
-         {"image",        " vision",      "visual",   "multimodal",  "multi-modal",  "modalit",
-          "picture",      "pixel",        "mmproj",   "filedata",    "file_data",    "file uri",
-          "provided url", " media",       "mime",     "base64",      "attachment",   "text-only",
-          "content type", "content part", "['text']", "be a string", "valid string", "got an array",
-          "图片",         "图像"}) {
-        if (has(words, word)) return true;
-    }
+    if (matches_one(words, error_words::image_texts)) return true;
     if (status != 400 && status != 415 && status != 422) return false;
     // Of the other texts, those that state no other cause: there is no end of words for a content that is refused.
     if (refuses_thinking(failure) ||
@@ -846,20 +599,12 @@ bool refuses_image(const EndpointFailure& failure) {
 bool refuses_thinking(const EndpointFailure& failure) {
     if (!may_refuse_content(failure.status.value_or(400))) return false;
     const std::string words = words_of(failure);
-    for (const std::string_view word : {"encrypted", "signature", "redacted_thinking",
-                                        "reasoning_content", "reasoning_details"}) {
-        if (has(words, word)) return true;
-    }
+    if (matches_one(words, error_words::thinking_fields)) return true;
     const bool names_thinking = has(words, "thinking") || has(words, "reasoning");
     const bool names_parameter = has(words, "budget") || has(words, "effort") ||
                                  has(words, "thinking.type") || has(words, "reasoning.summary");
     if (!names_thinking || names_parameter) return false;
-    for (const std::string_view word :
-         {"block", "item", "tag ", "decrypt", "verif", "variant", "unexpected", "found", "content",
-          "assistant", "earlier", "history"}) {
-        if (has(words, word)) return true;
-    }
-    return names_place(words);
+    return matches_one(words, error_words::thinking_texts) || names_place(words);
 }
 
 std::optional<std::int64_t> estimate_prompt_tokens(const MessageList& messages) {

@@ -14,7 +14,6 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/parse_json.hpp>
-#include <cubepi/schema/validate/compiled_schema.hpp>
 #include <cubepi/schema/validate/schema_checker.hpp>
 
 #include "source_tree.hpp"

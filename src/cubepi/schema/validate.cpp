@@ -17,7 +17,6 @@
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
-#include <cubepi/schema/validate/compiled_schema.hpp>
 #include <cubepi/schema/validate/schema_checker.hpp>
 
 namespace cubepi {

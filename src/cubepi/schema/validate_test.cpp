@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/schema/parse_json.hpp>
-#include <cubepi/schema/validate/compiled_schema.hpp>
 #include <cubepi/schema/validate/schema_checker.hpp>
 
 using namespace cubepi;

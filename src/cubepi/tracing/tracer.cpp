@@ -8,6 +8,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/tracing/export/export_thread.hpp>
 #include <cubepi/tracing/recorder/conventions.hpp>
@@ -217,11 +218,6 @@ namespace {
 /// continued by another process, whose span links to it (D26).
 constexpr std::string_view context_key = "cubepi.trace";
 
-std::string_view text_of(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
-}
-
 std::shared_ptr<const RunInfo> info_of_oneshot(const Runtime& runtime, OneshotOptions& options) {
     auto info = std::make_shared<RunInfo>();
     info->run_id = runtime.ids->next();
@@ -409,8 +405,8 @@ void AgentRecorder::link_to_suspended_run() {
     const Json* stored = agent_.state().extra.if_contains(context_key);
     const JsonObject* context = stored ? stored->if_object() : nullptr;
     has_stored_context_ = stored != nullptr && !stored->is_null();
-    if (!context || text_of(*context, "run_id") != run_->info().run_id) return;
-    const auto earlier = SpanContext::parse(text_of(*context, "traceparent"));
+    if (!context || detail::string_member(*context, "run_id") != run_->info().run_id) return;
+    const auto earlier = SpanContext::parse(detail::string_member(*context, "traceparent"));
     if (earlier) run_->link_to(*earlier);
     // Stored with the next message.
     agent_.set_extra(context_key, Json());

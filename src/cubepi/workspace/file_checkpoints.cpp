@@ -108,15 +108,6 @@ Step step_back(const std::vector<const ChangeRecord*>& changes) {
     return step;
 }
 
-RestoredFile outcome_of(const Step& step, RestoredFile::Outcome outcome, std::string reason = {}) {
-    RestoredFile file;
-    file.path = step.path;
-    file.outcome = outcome;
-    file.reason = std::move(reason);
-    file.is_partial = step.is_partial;
-    return file;
-}
-
 std::string changed_text(const FileVersion& expected, const FileBefore& now) {
     if (!now.exists) return "it does not exist any more";
     return expected.exists ? "it was changed since" : "it exists again";
@@ -318,7 +309,9 @@ std::optional<std::uint64_t> FileCheckpoints::State::record_step(Workspace& work
 RestoredFile FileCheckpoints::State::perform(Workspace& workspace, const Step& step,
                                              const std::string& batch) {
     using Outcome = RestoredFile::Outcome;
-    RestoredFile result = outcome_of(step, Outcome::restored);
+    RestoredFile result;
+    result.path = step.path;
+    result.is_partial = step.is_partial;
     std::optional<std::uint64_t> recorded;
     const auto change = [&](const FileBefore& now) -> std::optional<FileAfter> {
         const FileVersion present = version_of(now);

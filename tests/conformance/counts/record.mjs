@@ -65,7 +65,7 @@ record("coding.json", [
   ...reads("src/cubepi/middleware/AGENTS.md", 1, 40),
   ...step("", "grep", { pattern: "not shorter", path: "src" }, "src/cubepi/middleware/compaction/run.cpp:478:            report.error = \"the summary is not shorter than what it replaces\";\nsrc/cubepi/middleware/compaction_test.cpp:431:    EXPECT_NE(text.find(\"not shorter\"), std::string::npos);\n"),
   ...reads("src/cubepi/middleware/compaction/request_estimate.cpp", 1, 140, "The comparison is in `compact`. It uses the estimate of messages, so I read that first."),
-  ...reads("src/cubepi/middleware/compaction/summary.hpp", 1, 64),
+  ...reads("src/cubepi/middleware/compaction/run.hpp", 1, 64),
   says("The check compares half of the bytes of the summary with the estimate of the messages that it replaces. The part that is kept word for word is added afterwards, so it is not counted. It is bounded separately: by a quarter of the limit, or 64,000 bytes without a limit."),
   user("Good. What does the documentation promise about failures? And is there a test for a summary that is longer?"),
   ...reads("docs/guides/middleware/compaction.md", 1, 80),

@@ -1,4 +1,4 @@
-#include <bub/builtin/plugin/commands.hpp>
+#include <bub/builtin/plugin/core.hpp>
 
 #include <algorithm>
 #include <chrono>

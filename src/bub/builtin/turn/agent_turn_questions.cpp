@@ -5,7 +5,6 @@
 #include <bub/builtin/client_tools.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
-#include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/json_member.hpp>

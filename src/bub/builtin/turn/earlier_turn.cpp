@@ -1,4 +1,4 @@
-#include <bub/builtin/turn/earlier_turn.hpp>
+#include <bub/builtin/turn/agent_turn.hpp>
 
 #include <algorithm>
 #include <functional>

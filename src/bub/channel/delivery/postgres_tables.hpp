@@ -16,7 +16,7 @@
 #include <bub/channel/delivery/step_queue.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
-#include <cubepi/sql/support/postgres_schema.hpp>
+#include <cubepi/sql/support/postgres.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 
 // The tables of deliveries in a database: their sessions, statements and transactions.

@@ -1,4 +1,4 @@
-#include <bub/tape/postgres/owner_presence.hpp>
+#include <bub/tape/postgres/tape_tables.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -9,7 +9,6 @@
 
 #include <unistd.h>
 
-#include <bub/tape/postgres/tape_tables.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/timeout.hpp>

@@ -14,7 +14,6 @@
 #include <cubepi/acp/agent.hpp>
 #include <cubepi/acp/editor.hpp>
 #include <cubepi/acp/wire/messages.hpp>
-#include <cubepi/acp/wire/version_two.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>

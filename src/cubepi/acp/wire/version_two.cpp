@@ -1,12 +1,10 @@
-#include <cubepi/acp/wire/version_two.hpp>
+#include <cubepi/acp/wire/messages.hpp>
 
 #include <algorithm>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include <cubepi/acp/editor.hpp>
-#include <cubepi/acp/wire/messages.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
 

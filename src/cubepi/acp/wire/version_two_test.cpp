@@ -1,4 +1,4 @@
-#include <cubepi/acp/wire/version_two.hpp>
+#include <cubepi/acp/wire/messages.hpp>
 
 #include <memory>
 #include <string>

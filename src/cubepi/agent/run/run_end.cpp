@@ -1,4 +1,4 @@
-#include <cubepi/agent/run/run_end.hpp>
+#include <cubepi/agent/run/turn_loop.hpp>
 
 #include <utility>
 #include <vector>

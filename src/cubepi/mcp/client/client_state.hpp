@@ -268,7 +268,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     static Task<> cancel_task(std::shared_ptr<State> self, std::string id);
     [[noreturn]] void throw_failed_task(const JsonObject& task) const;
 
-    // client/lists.cpp
+    // client/offer_list.cpp
     Task<std::shared_ptr<const McpToolList>> list_tools();
     Task<std::shared_ptr<const McpPromptList>> list_prompts();
     Task<std::shared_ptr<const McpResourceList>> list_resources();

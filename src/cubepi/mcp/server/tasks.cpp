@@ -7,7 +7,6 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/mcp/server/request_state.hpp>
 #include <cubepi/mcp/server/server_request.hpp>
 #include <cubepi/mcp/server/session.hpp>
 

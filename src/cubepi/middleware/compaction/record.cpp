@@ -1,4 +1,4 @@
-#include <cubepi/middleware/compaction/record.hpp>
+#include <cubepi/middleware/compaction/run.hpp>
 
 #include <algorithm>
 #include <initializer_list>

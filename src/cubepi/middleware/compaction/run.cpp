@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/provider/answer_end.hpp>

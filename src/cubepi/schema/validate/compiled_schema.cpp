@@ -1,4 +1,4 @@
-#include <cubepi/schema/validate/compiled_schema.hpp>
+#include <cubepi/schema/validate/schema_checker.hpp>
 
 #include <algorithm>
 #include <cstdint>

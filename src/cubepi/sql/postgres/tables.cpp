@@ -5,7 +5,6 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
-#include <cubepi/sql/support/postgres_schema.hpp>
 
 namespace cubepi {
 

@@ -1,6 +1,7 @@
 #include <cubepi/tracing/recorder/conventions.hpp>
 
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/version.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -36,16 +37,6 @@ constexpr std::array provider_names{
     ProviderName{"watsonx", "ibm.watsonx.ai"},
 };
 
-std::string_view text_of(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
-}
-
-const JsonObject* object_of(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value ? value->if_object() : nullptr;
-}
-
 std::optional<double> number_of(const JsonObject& object, std::string_view key) {
     const Json* value = object.if_contains(key);
     if (!value || !value->is_number()) return std::nullopt;
@@ -73,12 +64,12 @@ void add_count(Attributes& attributes, AttributeKey key, const TokenCount& count
 }
 
 std::string_view thinking_level(const JsonObject& payload) {
-    if (const JsonObject* thinking = object_of(payload, "thinking");
-        thinking && text_of(*thinking, "type") == "enabled") {
+    if (const JsonObject* thinking = object_member(payload, "thinking");
+        thinking && string_member(*thinking, "type") == "enabled") {
         return "on";
     }
-    const JsonObject* reasoning = object_of(payload, "reasoning");
-    return reasoning ? text_of(*reasoning, "effort") : std::string_view();
+    const JsonObject* reasoning = object_member(payload, "reasoning");
+    return reasoning ? string_member(*reasoning, "effort") : std::string_view();
 }
 
 /// Adds the settings in the body of a request.
@@ -89,7 +80,7 @@ void add_settings(Attributes& attributes, const JsonObject& body) {
     if (const auto temperature = number_of(body, "temperature"))
         attributes.add("gen_ai.request.temperature", *temperature);
     if (const auto top_p = number_of(body, "top_p")) attributes.add("gen_ai.request.top_p", *top_p);
-    add_text(attributes, "openai.request.service_tier", text_of(body, "service_tier"));
+    add_text(attributes, "openai.request.service_tier", string_member(body, "service_tier"));
     add_text(attributes, "cubepi.llm.thinking_level", thinking_level(body));
     // Gemini has them in an object of their own.
     const Json* const config = body.if_contains("generationConfig");
@@ -102,7 +93,7 @@ void add_settings(Attributes& attributes, const JsonObject& body) {
     const Json* const thinking = own.if_contains("thinkingConfig");
     if (thinking && thinking->is_object()) {
         add_text(attributes, "cubepi.llm.thinking_level",
-                 text_of(thinking->get_object(), "thinkingLevel"));
+                 string_member(thinking->get_object(), "thinkingLevel"));
     }
 }
 
@@ -217,7 +208,7 @@ std::string_view answer_outcome(std::string_view kind, const HitlAnswerEvent& ev
     }
     const JsonObject* answer = event.answer.if_object();
     if (kind != "approve" || !answer) return "answered";
-    const std::string_view decision = text_of(*answer, "decision");
+    const std::string_view decision = string_member(*answer, "decision");
     if (decision == "approve") return "approved";
     if (decision == "deny") return "denied";
     return decision == "edit" ? "edited" : "answered";
@@ -225,7 +216,8 @@ std::string_view answer_outcome(std::string_view kind, const HitlAnswerEvent& ev
 
 std::optional<QuestionEnd> question_end(const Notice& notice) {
     if (notice.code != "hitl_request_ended") return std::nullopt;
-    return QuestionEnd{text_of(notice.details, "question_id"), text_of(notice.details, "outcome")};
+    return QuestionEnd{string_member(notice.details, "question_id"),
+                       string_member(notice.details, "outcome")};
 }
 
 std::vector<Attribute> attributes_of(const TraceContext& context) {
