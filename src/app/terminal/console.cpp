@@ -534,6 +534,10 @@ bool Console::has_end() const noexcept { return state_->has_end(); }
 
 int Console::ended_by() const noexcept { return state_->ended_by; }
 
+bool Console::shown() const noexcept {
+    return !state_->scheduled && !state_->area.more() && state_->output.idle();
+}
+
 void Console::close() { state_->close(); }
 
 namespace {

@@ -145,6 +145,8 @@ public:
     const Style& style() const noexcept;
     std::size_t columns() const noexcept;
     std::size_t rows() const noexcept;
+    /// True if all printed text has been shown.
+    bool shown() const noexcept;
     /// Removes the prompt permanently; later output continues below.
     void close();
 
