@@ -219,7 +219,7 @@ Task<GatewayStatus> GatewayApi::status(NoArguments) {
     if (used) status.usage = std::move(used).value();
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (!peers) co_return status;
-    Task<std::vector<GatewayPeer>> listing = peers->list();
+    Task<std::vector<GatewayPeer>> listing = list_peers(peers);
     Outcome<std::vector<GatewayPeer>> listed = co_await outcome_of(std::move(listing));
     if (listed.cancelled()) listed.rethrow();
     if (!listed) {
@@ -429,7 +429,7 @@ Task<ListDigests> GatewayApi::list_digests() {
     digests.sessions += boost::json::serialize(to_json(busy));
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (peers) {
-        Task<std::vector<GatewayPeer>> listing = peers->list();
+        Task<std::vector<GatewayPeer>> listing = list_peers(peers);
         Outcome<std::vector<GatewayPeer>> listed = co_await outcome_of(std::move(listing));
         if (listed.cancelled()) listed.rethrow();
         if (listed)
