@@ -415,6 +415,18 @@ try {
   check("limits are shown", (await page.getByLabel("Limits").innerText()).includes("gateway.max_waiting"));
   await page.unrouteAll({ behavior: "wait" });
 
+  // Lists without databases that cannot be read, of which this gateway has none.
+  for (const [name, hash] of [["held", "#/gateway"], ["questions", "#/questions"], ["stored-sessions", "#/sessions"]]) {
+    await page.route(new RegExp(`/${name}(\\?|$)`), async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), unread_databases: ["b", "c"] } });
+    });
+    await go(page, hash);
+    await page.getByText("Without the databases b, c, which cannot be read at the moment.").waitFor();
+    check(`${name}: databases that cannot be read are named`, true);
+    await page.unrouteAll({ behavior: "wait" });
+  }
+
   // Without the stream, the history has what is not stored.
   await page.route(/\/events/, (route) => route.fulfill({ status: 429 }));
   await page.route(/sessions\/http%3As1$/, async (route) => {

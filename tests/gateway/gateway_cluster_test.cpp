@@ -217,6 +217,25 @@ TEST_F(TwoGateways, D237_CallsWithoutTheirTable_AreReported) {
     wait_until([&] { return !call(one, "status").contains("problem"); });
 }
 
+TEST_F(TwoGateways, D238_OtherNotifyDatabase_IsShown) {
+    start_first();
+    configure(two, ", notify_database: \"" + new_database(two) + "\"");
+    start_second({"CUBEPI_TEST_CLOCK=5"});
+    (void)second->wait_for("store.notifications_failed");
+    const std::string shown = operate({"status"}).output;
+    EXPECT_NE(shown.find("see notify_database"), std::string::npos) << shown;
+    EXPECT_FALSE(call(one, "status").contains("problem"));
+    // Messages are found in the tables.
+    model.hold("a");
+    auto running = post_later(port, "a");
+    (void)model.wait_for("a");
+    auto elsewhere = post_later(second_port, "b");
+    model.release();
+    EXPECT_EQ(running.get().text(), "re: a");
+    EXPECT_EQ(elsewhere.get().text(), "re: b");
+    EXPECT_EQ(post(port, "c").text(), "re: c");
+}
+
 TEST_F(TwoGateways, D237_ChangedNotifyDatabase_IsNamed) {
     start_first();
     configure(one, ", notify_database: \"" + database + "?application_name=x\"");

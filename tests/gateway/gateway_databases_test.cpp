@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -284,6 +285,60 @@ TEST_F(ThreeDatabases, D258_ListsDuringOutage_NameTheDatabase) {
     for (const char* list : {"questions", "held", "stored"})
         EXPECT_FALSE(call({{"command", list}}).contains("unread_databases")) << list;
     EXPECT_TRUE(has_metrics());
+}
+
+TEST_F(ThreeDatabases, D258_StopDuringOutage_NamesTheDatabase) {
+    record();
+    std::future<HttpReply> in_b;
+    std::future<HttpReply> in_c;
+    std::uint16_t port = 0;
+    std::uint16_t other_port = 0;
+    const auto first = start(one, port);
+    const auto second = start(two, other_port);
+    const auto stop = [](const GatewayHome& home, const std::string& session) {
+        return run_command(home, {"gateway", "stop", "http:" + session});
+    };
+    const auto wait_for_outage = [](const GatewayHome& home) {
+        wait_until([&home] {
+            return app::call_gateway(home.socket(), JsonObject{{"command", "status"}})
+                .contains("problem");
+        });
+    };
+    for (const char* text : {"b", "c"}) model.hold(text);
+    in_b = post_later(port, "b", session_in(1));
+    in_c = post_later(port, "c", session_in(2));
+    for (const char* text : {"b", "c"}) (void)model.wait_for(text);
+    allow(1, false);
+    wait_for_outage(two);
+    const CommandResult idle = stop(two, session_in(1, "idle"));
+    EXPECT_NE(idle.status, 0);
+    EXPECT_TRUE(has(idle.output, "of the database 'b', which cannot be used")) << idle.output;
+    // The turn of another gateway, in a database that answers.
+    const CommandResult stopped = stop(two, session_in(2));
+    EXPECT_EQ(stopped.status, 0) << stopped.output;
+    EXPECT_TRUE(has(in_c.get().body, "stopped"));
+    allow(1, true);
+    wait_until_sound(one);
+    wait_until_sound(two);
+    // Gateways ask each other through the first database.
+    allow(0, false);
+    wait_for_outage(one);
+    wait_for_outage(two);
+    const CommandResult unasked = stop(two, session_in(1));
+    EXPECT_NE(unasked.status, 0);
+    EXPECT_TRUE(has(unasked.output, "gateways cannot be asked, because the database 'a'"))
+        << unasked.output;
+    for (const char* list : {"sessions", "held"}) {
+        const CommandResult listed = run_command(two, {"gateway", list});
+        EXPECT_EQ(listed.status, 0) << listed.output;
+        EXPECT_TRUE(has(listed.output, "that did not answer: all others")) << listed.output;
+    }
+    const CommandResult here = stop(one, session_in(1));
+    EXPECT_EQ(here.status, 0) << here.output;
+    EXPECT_TRUE(has(in_b.get().body, "stopped"));
+    EXPECT_EQ(model.count("b"), 1u);
+    allow(0, true);
+    wait_until_sound(one);
 }
 
 TEST_F(ThreeDatabases, D258_PartOfName_IsRefusedDuringOutage) {

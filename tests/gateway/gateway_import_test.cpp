@@ -14,6 +14,7 @@
 #include "echo_model.hpp"
 #include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -49,6 +50,12 @@ protected:
         model.hold("held");
         for (int kills = 0; kills < 2; ++kills) kill_in_turn("held");
         gateway.reset();
+    }
+    /// Answers the question of leave_work().
+    static HttpReply approve(std::uint16_t port) {
+        return run(post_message(
+            port, JsonObject{{"session", "asks"}, {"text", ",approve call_0"}, {"user", "olga"}},
+            "approval"));
     }
     CommandResult import() const { return run_command(home, {"gateway", "import"}); }
     std::vector<std::string> query(const std::string& sql) const {
@@ -87,10 +94,7 @@ TEST_F(GatewayImport, D256_WorkOfFiles_ContinuesInDatabase) {
     EXPECT_EQ(post(port, "done").text(), "re: done");
     EXPECT_EQ(model.count("done"), 1u);
     // The question is open, and its answer continues the turn.
-    const HttpReply approved = run(post_message(
-        port, JsonObject{{"session", "asks"}, {"text", ",approve call_0"}, {"user", "olga"}},
-        "approval"));
-    EXPECT_EQ(approved.text(), "re: run echo hello");
+    EXPECT_EQ(approve(port).text(), "re: run echo hello");
     const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
     ASSERT_EQ(held.at("messages").as_array().size(), 1u) << boost::json::serialize(held);
     const std::string id(held.at("messages").at(0).at("id").as_string());
@@ -145,6 +149,44 @@ TEST_F(GatewayImport, D256_ImportThatFailsHalfway_LeavesMessagesToDatabase) {
     EXPECT_EQ(query("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL)"
                     " || ' ' || (SELECT count(*) FROM bub_schedules)"),
               std::vector<std::string>{"1 1"});
+}
+
+TEST_F(GatewayImport, D256_KilledImport_IsRepeated) {
+    leave_work();
+    use_database();
+    for (const char* table : {"bub_entries", "bub_delivery_inbound", "bub_schedules"}) {
+        RawPostgres lock(database);
+        (void)lock.query("BEGIN");
+        (void)lock.query("LOCK TABLE " + std::string(table) + " IN EXCLUSIVE MODE");
+        GatewayProcess importing(home, {}, {}, "gateway import");
+        wait_until([&] {
+            return query(
+                       "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                       " AND wait_event_type = 'Lock'")
+                       .front() != "0";
+        });
+        importing.kill();
+        // The server may still store the write that waits.
+        (void)lock.query("COMMIT");
+    }
+    use_files();
+    GatewayProcess refused(home, model.flags());
+    EXPECT_NE(refused.wait(), 0);
+    EXPECT_NE(refused.output().find("repeat 'cubepi gateway import'"), std::string::npos)
+        << refused.output();
+    use_database();
+    const CommandResult imported = import();
+    EXPECT_EQ(imported.status, 0) << imported.output;
+    EXPECT_EQ(query("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL)"
+                    " || ' ' || (SELECT count(*) FROM bub_schedules)"),
+              std::vector<std::string>{"1 1"});
+    model.release();
+    const std::uint16_t port = start();
+    EXPECT_EQ(approve(port).text(), "re: run echo hello");
+    EXPECT_EQ(post(port, "done").text(), "re: done");
+    EXPECT_EQ(model.count("done"), 1u);
+    EXPECT_EQ(post(port, "next").text(), "re: next");
+    EXPECT_NE(model.wait_for("next").find("re: done"), std::string::npos) << "the history";
 }
 
 TEST_F(GatewayImport, D267_CancelledSchedule_IsNotImportedAgain) {

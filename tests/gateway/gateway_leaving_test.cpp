@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/tape/database_map.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 #include "openai_gateway.hpp"
@@ -69,6 +70,16 @@ protected:
                 {"id", 1},
                 {"method", "tools/call"},
                 {"params", {{"name", "send_message"}, {"arguments", arguments}, {"_meta", meta}}}};
+    }
+    /// Returns the status of a response when it has ended.
+    std::string wait_for_response(const std::string& id) const {
+        std::string status;
+        wait_until([&] {
+            const HttpReply read = run(call_channel(port, "GET", "/v1/responses/" + id));
+            status = detail::text_member(read.json(), "status");
+            return status != "in_progress" && status != "queued";
+        });
+        return status;
     }
     void wait_for_count(const std::string& rows, std::size_t count) const {
         RawPostgres server(database);
@@ -239,12 +250,129 @@ TEST_F(LeavingClients, D215_BackgroundResponse_ContinuesWithoutJoinedClients) {
         wait_for_count(unfinished, 1);
     }
     model.release();
-    const std::string path = "/v1/responses/" + std::string(response.at("id").as_string());
-    const auto status = [&] {
-        return detail::text_member(run(call_channel(port, "GET", path)).json(), "status");
-    };
-    wait_until([&] { return status() != "in_progress"; });
-    EXPECT_EQ(status(), "completed");
+    EXPECT_EQ(wait_for_response(std::string(response.at("id").as_string())), "completed");
+}
+
+TEST_F(LeavingClients, D215_BackgroundResponseAfterRestart_ContinuesWithoutJoinedClients) {
+    model.hold("a");
+    Client created = ask(port, "responses", "a", "s1", "k", {{"background", true}});
+    const Json response = boost::json::parse(created.body());
+    (void)model.wait_for("a");
+    first->kill();
+    start_first();
+    (void)model.wait_for("a", 2);
+    for (const std::uint16_t at : {port, second_port}) {
+        Client joined = ask(at, "responses", "a", "s1", "k", {{"stream", true}});
+        joined.read_until("response.in_progress");
+        joined.leave();
+        wait_for_later_end(at);
+        model.release("later");
+        wait_for_count(unfinished, 1);
+    }
+    model.release();
+    EXPECT_EQ(wait_for_response(std::string(response.at("id").as_string())), "completed");
+    EXPECT_EQ(model.count("a"), 2u);
+}
+
+/// The same gateways, whose sessions are divided among two databases.
+class LeavingClientsOfTwo : public LeavingClients {
+protected:
+    LeavingClientsOfTwo() {
+        first->kill();
+        second->kill();
+        std::string text =
+            "{http: {listen: \"127.0.0.1:0\", openai: true, ag_ui: true, mcp: true}}";
+        text += "\ndatabases:\n";
+        for (const bub::DatabaseShare& share : shares) {
+            urls.push_back(new_database(one));
+            text += "  - {name: " + share.name + ", url: \"" + urls.back() + "\", sessions: \"" +
+                    share.ranges + "\"}\n";
+        }
+        for (const GatewayHome* home : {&one, &two}) home->configure(text);
+        const CommandResult divided = run_command(one, {"db", "divide"});
+        EXPECT_EQ(divided.status, 0) << divided.output;
+        start_first();
+        start_second();
+    }
+    std::string session_in(std::size_t at) const {
+        const bub::DatabaseMap map(shares);
+        for (int i = 0;; ++i) {
+            std::string session = "s" + std::to_string(i);
+            if (map.of_session("http:" + session) == at) return session;
+        }
+    }
+    /// Waits until the database has so many unfinished messages, of which a gateway has `owned`.
+    void wait_for_open(std::size_t at, const std::string& count, const std::string& owned) const {
+        RawPostgres server(urls[at]);
+        const std::string open = std::string(" FROM ") + unfinished;
+        wait_until([&] {
+            return server.query("SELECT count(*)" + open).front() == count &&
+                   server.query("SELECT count(*)" + open + " AND owner > 0").front() == owned;
+        });
+    }
+    void allow(std::size_t at, bool allowed) const {
+        RawPostgres server(urls[1 - at]);
+        const std::string name = urls[at].substr(urls[at].rfind('/') + 1);
+        (void)server.query("ALTER DATABASE " + name + " ALLOW_CONNECTIONS " +
+                           (allowed ? "true" : "false"));
+        if (!allowed)
+            (void)server.query(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name +
+                "'");
+    }
+
+    const std::vector<bub::DatabaseShare> shares = {{"a", "0000-7fff"}, {"b", "8000-ffff"}};
+    std::vector<std::string> urls;
+};
+
+TEST_F(LeavingClientsOfTwo, D258_ClientsElsewhere_LeaveInEachDatabase) {
+    for (std::size_t at = 0; at < urls.size(); ++at) {
+        const std::string session = session_in(at);
+        const std::string text = "before " + std::to_string(at);
+        model.hold(text);
+        auto running = post_later(port, text, session);
+        (void)model.wait_for(text);
+        for (const std::string& interface : interfaces) {
+            Client waiting = ask(second_port, interface, "waiting " + interface, session);
+            wait_for_open(at, "2", "2");
+            waiting.leave();
+            wait_for_open(at, "1", "1");
+        }
+        const std::string asked = "turn " + std::to_string(at);
+        model.hold(asked);
+        Client client = ask(second_port, "responses", asked, session);
+        wait_for_open(at, "2", "2");
+        model.release(text);
+        EXPECT_EQ(running.get().text(), "re: " + text);
+        (void)model.wait_for(asked);
+        client.leave();
+        wait_for_open(at, "0", "0");
+        wait_until_idle(one);
+    }
+    for (const std::string& interface : interfaces)
+        EXPECT_EQ(model.count("waiting " + interface), 0u);
+}
+
+/// Gateways ask each other through the first database.
+TEST_F(LeavingClientsOfTwo, D258_LeftDuringOutage_TurnEndsAfterIt) {
+    model.hold("before");
+    const std::string session = session_in(1);
+    auto running = post_later(port, "before", session);
+    (void)model.wait_for("before");
+    model.hold("asked");
+    Client client = ask(second_port, "responses", "asked", session);
+    wait_for_open(1, "2", "2");
+    model.release("before");
+    EXPECT_EQ(running.get().text(), "re: before");
+    (void)model.wait_for("asked");
+    allow(0, false);
+    client.leave();
+    (void)second->wait_for("delivery.database_failed");
+    EXPECT_EQ(RawPostgres(urls[1]).query(std::string("SELECT count(*) FROM ") + unfinished).front(),
+              "1");
+    allow(0, true);
+    wait_for_open(1, "0", "0");
+    EXPECT_EQ(model.count("asked"), 1u);
 }
 
 }  // namespace

@@ -136,16 +136,17 @@ std::string GatewayHome::script(const std::string& json) const {
 
 GatewayProcess::GatewayProcess(const GatewayHome& home, std::vector<std::string> arguments,
                                std::vector<std::string> environment, const std::string& command) {
-    const bool is_tools = command == "mcp serve";
-    if (is_tools) {
-        arguments.insert(arguments.begin(), {"mcp", "serve"});
+    const std::size_t blank = command.find(' ');
+    const bool has_model = blank == std::string::npos;
+    if (!has_model) {
+        arguments.insert(arguments.begin(), {command.substr(0, blank), command.substr(blank + 1)});
     } else {
         arguments.insert(arguments.begin(),
                          {command, "--log-format", "json", "--log-level", "info"});
     }
     const auto [reader, writer] = make_pipe();
     const std::vector<std::string> models = {"--script", "--base-url"};
-    if (!is_tools && std::find_first_of(arguments.begin(), arguments.end(), models.begin(),
+    if (has_model && std::find_first_of(arguments.begin(), arguments.end(), models.begin(),
                                         models.end()) == arguments.end()) {
         arguments.emplace_back("--offline");
         environment.emplace_back("CUBEPI_TEST_ECHO=1");

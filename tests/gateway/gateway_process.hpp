@@ -44,7 +44,7 @@ private:
     std::string program_ = "/proc/self/exe";
 };
 
-/// A process of `cubepi gateway`, or of another command that serves. Its model echoes ("re: TEXT"), unless the arguments have --script or --base-url. Killed with its
+/// A process of `cubepi gateway`, or of another command, such as "mcp serve". Its model echoes ("re: TEXT"), unless the arguments have --script or --base-url. Killed with its
 /// object.
 class GatewayProcess {
 public:

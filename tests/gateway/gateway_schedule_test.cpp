@@ -20,6 +20,7 @@
 #include "fake_bot_server.hpp"
 #include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
+#include "two_gateways.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -32,9 +33,9 @@ std::int64_t unix_now() {
         .count();
 }
 
-/// The present instant as a time of a schedule, which is due at once.
-std::string present() {
-    const std::time_t now = unix_now();
+/// The present instant, or a later one, as a time of a schedule. The former is due at once.
+std::string present(std::int64_t later = 0) {
+    const std::time_t now = unix_now() + later;
     std::tm date = {};
     (void)gmtime_r(&now, &date);
     char text[32];
@@ -271,6 +272,37 @@ TEST(SharedSchedules, D249_TwoGateways_FireOnce) {
             ++fired;
     }
     EXPECT_EQ(fired, count) << "a firing is one event";
+}
+
+TEST_F(TwoGateways, D249_KeyOfFiring_TakesNoPlace) {
+    start_first();
+    start_second();
+    const JsonObject added = app::call_gateway(one.socket(), JsonObject{{"command", "add_schedule"},
+                                                                        {"channel", "http"},
+                                                                        {"chat", "s1"},
+                                                                        {"text", "tea"},
+                                                                        {"at", present(2)}});
+    const std::string key =
+        "schedule-" + detail::text_member(added, "id") + "-" +
+        std::to_string(static_cast<std::int64_t>(added.at("next").to_number<double>()));
+    // Before the firing, and after it.
+    for (int times = 0; times < 2; ++times) {
+        for (const std::uint16_t at : {port, second_port}) {
+            for (const std::string& user : {std::string(), std::string("olga")}) {
+                JsonObject message{{"session", "s1"}, {"text", "key of '" + user + "'"}};
+                if (!user.empty()) message["user"] = user;
+                const HttpReply reply = run(post_message(at, std::move(message), key));
+                EXPECT_EQ(reply.text(), "re: key of '" + user + "'") << reply.body;
+            }
+        }
+        (void)model.wait_for("tea");
+    }
+    wait_until_empty(one);
+    EXPECT_EQ(model.count("tea"), 1u);
+    for (const char* text : {"key of ''", "key of 'olga'"}) EXPECT_EQ(model.count(text), 1u);
+    const std::vector<std::string> firings = RawPostgres(database).query(
+        "SELECT address FROM bub_delivery_inbound WHERE address LIKE '%\"" + key + "\"%'");
+    EXPECT_EQ(firings.size(), 1u) << "the firing has this id";
 }
 
 /// The tables of an earlier version: the gateway serves without schedules, unless the configuration has some.

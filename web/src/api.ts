@@ -73,7 +73,13 @@ export interface Held {
   text: string;
 }
 
-export interface HeldList {
+/** What a list does not have: that of databases which cannot be read, and of gateways which did not answer. */
+export interface Missing {
+  unread_databases?: string[];
+  unanswered?: string[];
+}
+
+export interface HeldList extends Missing {
   messages: Held[];
   answers: Held[];
 }
@@ -158,7 +164,7 @@ export interface StoredSession {
   messages: number;
 }
 
-export interface StoredPage {
+export interface StoredPage extends Missing {
   sessions: StoredSession[];
   next?: string;
 }
@@ -304,17 +310,23 @@ export function sessionAddress(id: string): string {
   return `#/session/${encodeURIComponent(id)}`;
 }
 
+export interface Listed<T> extends Missing {
+  all: T[];
+}
+
 /** Reads a list with all of its pages. */
-export async function list<T>(name: string): Promise<T[]> {
-  const all: T[] = [];
+export async function list<T>(name: string): Promise<Listed<T>> {
+  const read: Listed<T> = { all: [] };
   let after = "";
   do {
     const query = after ? `?after=${encodeURIComponent(after)}` : "";
-    const page = await get<Record<string, unknown>>(name + query);
-    all.push(...(page[name] as T[]));
+    const page = await get<Record<string, unknown> & Missing>(name + query);
+    read.all.push(...(page[name] as T[]));
+    if (page.unread_databases) read.unread_databases = page.unread_databases;
+    if (page.unanswered) read.unanswered = page.unanswered;
     after = (page.next as string | undefined) ?? "";
   } while (after);
-  return all;
+  return read;
 }
 
 export function textOf(error: unknown): string {

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { type ClusterGateway, type Held, type HeldList, type Status, type User, get, post, textOf } from "./api";
-import { Age, ConfirmButton, Problem, Visible, countOf, useLoaded } from "./parts";
+import { Age, ConfirmButton, MissingParts, Problem, Visible, countOf, useLoaded } from "./parts";
 import { useNotices } from "./questions";
 import { UsageView } from "./usage";
 
@@ -161,6 +161,7 @@ export function GatewayPage({ user, onLogout }: { user: User; onLogout: () => vo
         </>
       ) : null}
       <h2>Held messages and answers</h2>
+      <MissingParts of={held} />
       {held && held.messages.length + held.answers.length === 0 ? <p class="empty">Nothing is held.</p> : null}
       <ul class="list">
         {held?.messages.map((one) => row(one, "message"))}

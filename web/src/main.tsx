@@ -75,7 +75,7 @@ function useCount(isCounted: boolean, onCount: (count: number) => void) {
     const count = () => {
       if (document.hidden) return;
       list<Question>("questions").then(
-        (all) => onCount(all.length),
+        (read) => onCount(read.all.length),
         () => {},
       );
     };

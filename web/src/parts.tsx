@@ -2,7 +2,7 @@
 
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, textOf } from "./api";
+import { ApiError, type Missing, textOf } from "./api";
 import { type ListName, onLists } from "./lists";
 
 /** Control characters, and characters that reorder or hide text: what is approved must look like what runs. */
@@ -97,6 +97,24 @@ export function Problem({ text }: { text: string }) {
       {text}
     </p>
   ) : null;
+}
+
+/** A list must not be taken for complete. */
+export function MissingParts({ of }: { of: Missing | undefined }) {
+  const databases = of?.unread_databases ?? [];
+  const gateways = of?.unanswered ?? [];
+  return (
+    <>
+      <Problem
+        text={
+          databases.length > 0
+            ? `Without the database${databases.length === 1 ? "" : "s"} ${databases.join(", ")}, which cannot be read at the moment.`
+            : ""
+        }
+      />
+      <Problem text={gateways.length > 0 ? `Without those of gateways that did not answer: ${gateways.join(", ")}.` : ""} />
+    </>
+  );
 }
 
 const ticks = new Set<() => void>();

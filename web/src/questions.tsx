@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Part, type Payload, type Question, type User, list, post, textOf } from "./api";
 import { listPause } from "./lists";
-import { Age, Code, ConfirmButton, Guard, Problem, Visible, asText, beginningOf, hasOdd, isLong, useLoaded } from "./parts";
+import { Age, Code, ConfirmButton, Guard, MissingParts, Problem, Visible, asText, beginningOf, hasOdd, isLong, useLoaded } from "./parts";
 
 function textArgument(args: Record<string, unknown>, name: string): string | undefined {
   const value = args[name];
@@ -462,7 +462,7 @@ export function QuestionsPage({ user, onLogout, onCount }: {
     ["questions"],
   );
   const notices = useNotices();
-  const count = open.value?.length;
+  const count = open.value?.all.length;
   useEffect(() => {
     if (count !== undefined) onCount(count);
   }, [count]);
@@ -473,8 +473,9 @@ export function QuestionsPage({ user, onLogout, onCount }: {
       </h1>
       {user.role === "viewer" ? <p class="dim">You are logged in as a viewer, who cannot answer.</p> : null}
       <Problem text={open.problem} />
+      <MissingParts of={open.value} />
       {notices.view}
-      {open.value?.length === 0 ? (
+      {count === 0 ? (
         <div class="empty">
           <p>No question waits for an answer. Before a session writes a file or runs a command that no rule allows, it asks here.</p>
           {user.role === "operator" ? (
@@ -484,7 +485,7 @@ export function QuestionsPage({ user, onLogout, onCount }: {
           ) : null}
         </div>
       ) : null}
-      {open.value?.map((question) => (
+      {open.value?.all.map((question) => (
         <Guard key={question.id} value={question}>
           <QuestionCard
             question={question}

@@ -7,6 +7,7 @@ import {
   type History,
   type Live,
   type Message,
+  type Missing,
   type Notice,
   type Question,
   type Spending,
@@ -25,7 +26,7 @@ import { Composer, type Waiting, sentTo } from "./chat";
 import { listPause } from "./lists";
 import { useLive } from "./live";
 import { GrowingMarkdown, Markdown } from "./markdown";
-import { Age, Code, Guard, Problem, Visible, countOf, useLoaded } from "./parts";
+import { Age, Code, Guard, MissingParts, Problem, Visible, countOf, useLoaded } from "./parts";
 import { Arguments, QuestionCard, useNotices } from "./questions";
 import { useEntered } from "./usage";
 
@@ -35,7 +36,7 @@ interface Row {
   note: string;
 }
 
-interface Rows {
+interface Rows extends Missing {
   rows: Row[];
   next?: string;
 }
@@ -71,8 +72,8 @@ async function readRows(search: string): Promise<Rows> {
     list<Question>("questions"),
   ]);
   for (const one of page.sessions) if (one.title) titles.set(one.session, one.title);
-  const byName = new Map(busy.map((one) => [one.session, one]));
-  const asking = new Set(questions.map((one) => one.asker.session ?? ""));
+  const byName = new Map(busy.all.map((one) => [one.session, one]));
+  const asking = new Set(questions.all.map((one) => one.asker.session ?? ""));
   const listed = new Set(page.sessions.map((one) => one.session));
   const others = search ? [] : [...byName.keys(), ...asking].filter((name) => name && !listed.has(name));
   const unlisted = [...new Set(others)].map((session) => ({
@@ -85,7 +86,7 @@ async function readRows(search: string): Promise<Rows> {
   }));
   const rows = [...unlisted, ...page.sessions].map((one) => toRow(one, byName.get(one.session), asking.has(one.session)));
   rows.sort((a, b) => Number(a.state === "idle") - Number(b.state === "idle"));
-  return { rows, next: page.next };
+  return { rows, next: page.next, unread_databases: page.unread_databases, unanswered: busy.unanswered };
 }
 
 function costText(spent: Spending): string {
@@ -187,6 +188,7 @@ export function SessionsPage({ user, onLogout }: { user: User; onLogout: () => v
         ) : null}
       </form>
       <Problem text={problem || rows.problem} />
+      <MissingParts of={rows.value} />
       {shown?.length === 0 ? <p class="empty">There is no session{wanted ? " by that name" : " yet"}.</p> : null}
       <ul class="list">
         {shown?.map((row) => (
@@ -525,7 +527,7 @@ function useEnd(id: string) {
 
 async function readSession(id: string, changes: number): Promise<Shown> {
   const history = await get<History>(sessionPath(id));
-  const all = history.questions.length > 0 ? await list<Question>("questions") : [];
+  const all = history.questions.length > 0 ? (await list<Question>("questions")).all : [];
   return { changes, history, questions: all.filter((one) => one.asker.session === id) };
 }
 

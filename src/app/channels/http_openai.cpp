@@ -291,8 +291,6 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
             submitted.reply, call_ids(submitted.reply->session()), head, repeated(asked));
         runs_.add(id, run, asked.in_background);
     }
-    // Also if another client waits for it, which has joined it or was the first.
-    if (asked.in_background) run->is_in_background = true;
     if (asked.streams) co_return events_of(std::move(run), made.reader, 0, request.closed);
     if (asked.in_background) {
         run->advance();

@@ -110,8 +110,7 @@ Task<bool> OpenAIInterface::is_read(std::string message) {
 }
 
 bool OpenAIInterface::is_read_here(const std::string& message) const {
-    const RunPtr run = runs_.find(message);
-    return readers_.contains(message) || (run && run->is_in_background && !run->ended());
+    return readers_.contains(message) || channel_->is_in_background(message);
 }
 
 Task<JsonArray> OpenAIInterface::open_questions(std::string session) {

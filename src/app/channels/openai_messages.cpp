@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <bub/builtin/client_tools.hpp>
+#include <bub/channel/http_channel.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -217,6 +218,7 @@ std::string digest_of(const OpenAIClientRequest& request, const JsonArray& answe
 JsonObject envelope_members(const OpenAIClientRequest& request) {
     JsonObject members;
     members[bub::usage_key] = true;
+    if (request.in_background) members[bub::background_key] = true;
     using Choice = detail::OpenAIToolChoice;
     if (request.tools.empty() || request.tool_choice == Choice::none) return members;
     JsonArray tools;

@@ -130,8 +130,7 @@ public:
     /// Returns null if the answer has ended.
     const std::shared_ptr<bub::HttpReply>& reply() const noexcept { return reply_; }
 
-    bool is_in_background = false;  ///< its clients may leave
-    std::string request = {};       ///< a digest of the request; empty: its key is enough
+    std::string request = {};  ///< a digest of the request; empty: its key is enough
 
 protected:
     void postponed() override { is_postponed_ = true; }

@@ -195,6 +195,12 @@ Task<GatewayStatus> GatewayApi::status_here() {
     } else if (!status.problem) {
         status.problem = "the held messages cannot be read";
     }
+    const std::string unheard = deliveries ? deliveries->notification_problem() : "";
+    if (!unheard.empty() && !status.problem)
+        status.problem =
+            "gateways are not notified of messages for them, which wait for the next poll (see "
+            "notify_database): " +
+            unheard;
     co_return status;
 }
 

@@ -19,6 +19,8 @@
 
 namespace bub {
 class Tape;
+class GatewayPeers;
+struct GatewayPeer;
 enum class StopOutcome : std::uint8_t;
 struct Envelope;
 }  // namespace bub
@@ -499,9 +501,14 @@ private:
         all,
         one_that_has_it,  ///< until one has answered with a result
     };
-    /// Sends a request to other gateways, all of them or those of this name, and returns what each has answered.
+    /// Returns the gateways that share the messages. Throws Error(unavailable) that names the database that does not answer.
+    Task<std::vector<bub::GatewayPeer>> list_peers(std::shared_ptr<bub::GatewayPeers> peers);
+    /// Sends a request to other gateways, all of them or those of this name, and returns what each has answered. Throws what list_peers()
+    /// throws.
     Task<std::vector<PeerAnswer>> ask_others(JsonObject request, std::string gateway = {},
                                              Asked asked = Asked::all);
+    /// Does the same for a list: if the others cannot be asked, they are one that has not answered.
+    Task<std::vector<PeerAnswer>> ask_for_list(JsonObject request);
     /// Returns false if the request is about something that no other gateway has.
     Task<bool> act_elsewhere(JsonObject request);
     Task<Done> decide(std::string id, bool release);

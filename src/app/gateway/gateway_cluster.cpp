@@ -13,6 +13,7 @@
 
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/delivery_log.hpp>
+#include <bub/channel/divided_delivery_log.hpp>
 #include <bub/channel/gateway_peers.hpp>
 #include <bub/channel/http_channel.hpp>
 #include <cubepi/core/error.hpp>
@@ -21,6 +22,7 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -107,6 +109,11 @@ std::shared_ptr<bub::GatewayPeers> peers_of(const GatewayInstance& instance) {
     return instance.deliveries() ? instance.deliveries()->peers() : nullptr;
 }
 
+/// Returns null if the sessions are not divided among databases.
+const bub::DividedDeliveryLog* divided_log(const GatewayInstance& instance) {
+    return dynamic_cast<const bub::DividedDeliveryLog*>(instance.deliveries().get());
+}
+
 std::string list_of(const std::vector<std::string>& names) {
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
@@ -122,7 +129,7 @@ struct GatewayApi::PeerAnswer {
     JsonObject answer = {};  ///< of answer_peer()
 
     /// Several gateways may run on a host.
-    std::string name() const { return host + "/" + id; }
+    std::string name() const { return id.empty() ? host : host + "/" + id; }
     const JsonObject* result() const { return detail::object_member(answer, "result"); }
     std::string error() const { return detail::text_member(answer, "error"); }
     bool is_elsewhere() const { return answer.contains("not_here"); }
@@ -135,6 +142,8 @@ std::string names_of(const GatewayQuestions& asked) {
     std::string text = asked.next.value_or("") + "\n";
     for (const GatewayQuestion& one : asked.questions)
         text += one.id + " " + std::to_string(one.expires_at.value_or(0)) + "\n";
+    for (const std::string& database : asked.unread_databases.value_or(std::vector<std::string>()))
+        text += database + "\n";
     return text;
 }
 
@@ -210,7 +219,7 @@ Task<GatewayStatus> GatewayApi::status(NoArguments) {
     if (used) status.usage = std::move(used).value();
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (!peers) co_return status;
-    Task<std::vector<GatewayPeer>> listing = peers->list();
+    Task<std::vector<GatewayPeer>> listing = list_peers(peers);
     Outcome<std::vector<GatewayPeer>> listed = co_await outcome_of(std::move(listing));
     if (listed.cancelled()) listed.rethrow();
     if (!listed) {
@@ -232,10 +241,36 @@ Task<bool> GatewayApi::is_meant(std::string name) {
     if (name.empty()) co_return true;
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (!peers) co_return false;
-    const std::vector<GatewayPeer> all = co_await peers->list();
+    const std::vector<GatewayPeer> all = co_await list_peers(peers);
     co_return std::any_of(all.begin(), all.end(), [&name](const GatewayPeer& one) {
         return one.is_here && is_named(one, name);
     });
+}
+
+Task<std::vector<GatewayPeer>> GatewayApi::list_peers(std::shared_ptr<bub::GatewayPeers> peers) {
+    Task<std::vector<GatewayPeer>> listing =
+        with_timeout(*Runtime::standard()->clock, answer_limit, peers->list(), "list of gateways");
+    Outcome<std::vector<GatewayPeer>> listed = co_await outcome_of(std::move(listing));
+    if (listed.cancelled()) listed.rethrow();
+    if (!listed) {
+        const bub::DividedDeliveryLog* const divided = divided_log(*gateway_.instance());
+        throw Error(ErrorCode::unavailable,
+                    "the other gateways cannot be asked, because " +
+                        (divided ? "the database '" + divided->map().name(0) + "', which has them,"
+                                 : std::string("their database")) +
+                        " cannot be read: " + explain(listed.failure()).text);
+    }
+    co_return std::move(listed).value();
+}
+
+Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_for_list(JsonObject request) {
+    Task<std::vector<PeerAnswer>> asking = ask_others(std::move(request));
+    Outcome<std::vector<PeerAnswer>> asked = co_await outcome_of(std::move(asking));
+    if (asked.cancelled()) asked.rethrow();
+    if (asked) co_return std::move(asked).value();
+    std::vector<PeerAnswer> none(1);
+    none.front().host = "all others";
+    co_return none;
 }
 
 Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject request,
@@ -243,7 +278,7 @@ Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject requ
     std::vector<PeerAnswer> answers;
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (!peers) co_return answers;
-    const std::vector<GatewayPeer> all = co_await peers->list();
+    const std::vector<GatewayPeer> all = co_await list_peers(peers);
     const std::string text = json_text(request);
     std::vector<std::int64_t> numbers;
     for (const GatewayPeer& peer : all) {
@@ -349,7 +384,7 @@ Task<BusySessions> GatewayApi::sessions(PageArguments page) {
     const std::size_t limit = std::clamp<std::size_t>(page.limit, 1, longest_page);
     BusySessions result = sessions_here(page);
     JsonObject request{{"command", "sessions"}, {"limit", limit}, {"after", page.after}};
-    std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    std::vector<PeerAnswer> answers = co_await ask_for_list(std::move(request));
     std::vector<std::optional<BusySessions>> results = read_results<BusySessions>(answers);
     for (std::size_t at = 0; at < answers.size(); ++at) {
         if (!results[at]) continue;
@@ -394,7 +429,7 @@ Task<ListDigests> GatewayApi::list_digests() {
     digests.sessions += boost::json::serialize(to_json(busy));
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (peers) {
-        Task<std::vector<GatewayPeer>> listing = peers->list();
+        Task<std::vector<GatewayPeer>> listing = list_peers(peers);
         Outcome<std::vector<GatewayPeer>> listed = co_await outcome_of(std::move(listing));
         if (listed.cancelled()) listed.rethrow();
         if (listed)
@@ -408,7 +443,7 @@ Task<ListDigests> GatewayApi::list_digests() {
 Task<HeldList> GatewayApi::held(NoArguments) {
     HeldList list = co_await held_here();
     JsonObject request{{"command", "held"}};
-    std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    std::vector<PeerAnswer> answers = co_await ask_for_list(std::move(request));
     std::vector<std::optional<HeldList>> results = read_results<HeldList>(answers);
     for (std::size_t at = 0; at < answers.size(); ++at) {
         if (!results[at]) continue;
@@ -450,6 +485,16 @@ Task<Done> GatewayApi::stop(NamedArguments which) {
         stopped = co_await act_elsewhere(std::move(request));
     }
     if (stopped) co_return Done();
+    if (const bub::DividedDeliveryLog* const divided = divided_log(*gateway_.instance())) {
+        const std::string& database = divided->map().name(divided->map().of_session(which.id));
+        const std::vector<std::string> unusable = divided->unusable_databases();
+        if (std::find(unusable.begin(), unusable.end(), database) != unusable.end())
+            throw Error(ErrorCode::unavailable,
+                        "no turn is running in the session '" + which.id + "' of the database '" +
+                            database +
+                            "', which cannot be used at the moment; its messages may still wait "
+                            "there");
+    }
     throw Error(ErrorCode::invalid_state,
                 "no turn is running in the session '" + which.id +
                     "'. Sessions with turns: cubepi gateway sessions. To withdraw a question: "
@@ -461,8 +506,11 @@ Task<Done> GatewayApi::drain(DrainArguments which) {
     std::vector<PeerAnswer> answers;
     if (which.all || !which.gateway.empty()) {
         JsonObject request{{"command", "drain"}};
-        answers =
-            co_await ask_others(std::move(request), which.all ? std::string() : which.gateway);
+        Task<std::vector<PeerAnswer>> asking =
+            ask_others(std::move(request), which.all ? std::string() : which.gateway);
+        Outcome<std::vector<PeerAnswer>> asked = co_await outcome_of(std::move(asking));
+        if (!asked && !asked.cancelled() && is_here) gateway_.begin_drain();
+        answers = std::move(asked).value();
     }
     if (!is_here && answers.empty())
         throw Error(ErrorCode::not_found, "no gateway is named '" + which.gateway +

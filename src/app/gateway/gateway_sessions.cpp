@@ -290,7 +290,8 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     message["state"] = state_of(found->progress);
     if (std::string user = bub::sender_of(found->message); !user.empty())
         message["user"] = std::move(user);
-    if (found->message.rest.contains(bub::stop_key)) message[bub::stop_key] = true;
+    for (const std::string_view key : {bub::stop_key, bub::background_key})
+        if (found->message.rest.contains(key)) message[key] = true;
     const std::string digest = detail::text_member(found->message.rest, bub::request_digest_key);
     if (!digest.empty()) message[bub::request_digest_key] = digest;
     if (found->progress != bub::MessageProgress::finished) co_return message;

@@ -214,6 +214,9 @@ public:
     /// Returns the names of the databases that cannot be used at the moment, whose records the lists above do not have. The ids of these
     /// begin with such a name and ':'.
     virtual std::vector<std::string> unusable_databases() const { return {}; }
+    /// Returns why processes that share the log do not notify each other, so that each finds what others have stored for it at the next
+    /// poll_interval() only; empty: they do, or the log has no notifications.
+    virtual std::string notification_problem() const { return {}; }
 };
 
 /// A delivery log as a sequence of records that only this process writes (detail::DeliveryRecords).

@@ -383,6 +383,50 @@ TEST_F(DeliveryWrites, D273_NotificationsThatFail_AreReportedOnce) {
               (Texts{"store.notifications_failed", "store.notifications_recovered"}));
 }
 
+TEST_F(DeliveryWrites, D238_OtherNotifyDatabase_IsAProblem) {
+    const auto events = std::make_shared<Events>();
+    cubepi::Runtime runtime;
+    runtime.log = cubepi::Logger(events, cubepi::LogLevel::info);
+    options.database.runtime = std::make_shared<const cubepi::Runtime>(std::move(runtime));
+    options.poll = std::chrono::milliseconds(1);
+    PostgresServer& server = PostgresServer::shared();
+    options.notifications = server.connection(server.create_empty_database());
+    const LogPtr log = open();
+    while (log->notification_problem().empty()) (void)run(log->take());
+    EXPECT_NE(log->notification_problem().find("another database"), std::string::npos);
+    events->wait_for(1);
+    for (int i = 0; i < 10; ++i) (void)run(log->take());
+    EXPECT_EQ(events->events(), Texts{"store.notifications_failed"});
+    // Messages that other gateways have stored are found all the same.
+    options.notifications = database;
+    const LogPtr other = open();
+    EXPECT_TRUE(run(log->receive(update("first"))));
+    EXPECT_FALSE(run(other->receive(update("second"))));
+    EXPECT_EQ(run(log->take()).inbounds.size(), 1u);
+}
+
+TEST_F(DeliveryWrites, D238_NotificationThroughPooler_Arrives) {
+    const cubepi::PgBouncer pooler(PostgresServer::shared());
+    RawPostgres deliveries(pooler.connection(query("SELECT current_database()").front()));
+    cubepi::PostgresNotifications notifications(options.database, "ends",
+                                                [](const std::string&) {});
+    std::string payload;
+    while (notifications.problem().empty()) {
+        const std::string echo = notifications.echo();
+        if (!echo.empty()) payload = echo;
+    }
+    (void)deliveries.query("SELECT pg_notify('ends', '" + payload + "')");
+    while (!notifications.problem().empty()) std::this_thread::yield();
+}
+
+TEST_F(DeliveryWrites, D238_PoolerOfTransactions_IsAProblem) {
+    const cubepi::PgBouncer pooler(PostgresServer::shared());
+    options.poll = std::chrono::milliseconds(100);
+    options.notifications = pooler.connection(query("SELECT current_database()").front());
+    const LogPtr log = open();
+    while (log->notification_problem().empty()) (void)run(log->take());
+}
+
 TEST(EndWaits, D273_AllWaits_ShareOneLook) {
     using std::chrono::seconds;
     boost::asio::io_context context;

@@ -166,6 +166,17 @@ std::vector<std::string> DividedDeliveryLog::unusable_databases() const {
     return names;
 }
 
+std::string DividedDeliveryLog::notification_problem() const {
+    std::string text;
+    for (std::size_t at = 0; at < options_.logs.size(); ++at) {
+        const std::string problem = options_.logs[at]->notification_problem();
+        // One that cannot be used at all is named by partial_outage().
+        if (problem.empty() || !is_usable(at)) continue;
+        text += (text.empty() ? "" : "; ") + ("the database '" + map().name(at)) + "': " + problem;
+    }
+    return text;
+}
+
 Task<std::string> DividedDeliveryLog::adopt(StoredInbound record, std::string turn) {
     PostgresDeliveryLog& log = *options_.logs[database_of(record.message)];
     return log.adopt(std::move(record), std::move(turn));

@@ -63,6 +63,7 @@ public:
     std::shared_ptr<GatewayPeers> peers() override;
     std::string partial_outage() const override;
     std::vector<std::string> unusable_databases() const override;
+    std::string notification_problem() const override;
 
 private:
     using Ids = std::vector<std::string>;

@@ -212,6 +212,20 @@ TEST_F(DividedDeliveries, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     EXPECT_FALSE(run(log->receive(message(away, "before"))));
 }
 
+TEST_F(DividedDeliveries, D238_OtherNotifyDatabase_IsNamed) {
+    for (std::size_t at : {std::size_t{0}, std::size_t{1}}) {
+        // The first one hears itself.
+        const std::string name =
+            at == 0 ? databases.names[at] : databases.server.create_empty_database();
+        databases.options[at].notifications = databases.server.connection(name);
+    }
+    databases.options[1].poll = std::chrono::milliseconds(1);
+    const LogPtr log = databases.open();
+    while (log->notification_problem().empty()) (void)run(log->take());
+    EXPECT_TRUE(log->notification_problem().starts_with("the database 'b': "))
+        << log->notification_problem();
+}
+
 TEST_F(DividedDeliveries, D258_DatabaseThatDoesNotAnswer_DelaysNoOther) {
     PostgresProxy proxy(databases.server.socket_directory());
     databases.options[1].database.connection = proxy.connection(databases.names[1]);

@@ -29,7 +29,8 @@ public:
     virtual ~HttpSessions() = default;
     /// Returns {session, id, state} of a message, with ok, error, finish and outputs as a reply has them if its turn has ended; nothing
     /// if there is no such message. `state`: pending, running, held, waiting (for the answer to a question), answered or failed.
-    /// `user`: of its sender, if the records have it; `stop`: true for a request to stop. Clients receive neither.
+    /// `user`: of its sender, if the records have it; `stop`: true for a request to stop; `in_background`: true if its turn continues
+    /// without clients. Clients receive none of them.
     virtual Task<std::optional<JsonObject>> message(std::string id) = 0;
     /// Returns {session, state, waiting, questions, messages, before} of a session: its newest `limit` messages, oldest first, before
     /// the entry `before` (0: the end). Nothing if there is no such session.
@@ -47,6 +48,9 @@ public:
     /// that has what the request is about, with its number as the member `gateway`; nothing if none has. By default nothing.
     virtual Task<std::optional<JsonObject>> ask_elsewhere(JsonObject request, std::string gateway);
 };
+
+/// The key of Envelope::rest of a message whose turn continues without clients (HttpChannel::is_in_background()); its value is true.
+inline constexpr std::string_view background_key = "in_background";
 
 /// Throws Error(invalid_argument) for a chat that clients of the channel cannot name as their session.
 void check_http_chat(std::string_view chat);
@@ -201,7 +205,9 @@ public:
     /// at the end of the channel, which closes the connections of clients itself. Waits for a message that is on its way to its turn, if it
     /// has arrived at this gateway.
     Task<> stop_message(std::string id, std::string session, IsAwaited is_awaited = {});
-    /// The same in the background, for a client that has left: another gateway may take longer than its request may last.
+    /// Returns true if the message with this id has no answer yet, and its turn continues when its clients leave (background_key).
+    bool is_in_background(const std::string& id) const;
+    /// The same as stop_message(), in the background, for a client that has left: another gateway may take longer than its request may last.
     void abandon_message(std::string id, std::string session, IsAwaited is_awaited = {});
 
     // For readers at other gateways (D254).

@@ -198,6 +198,7 @@ PostgresDeliveryLog::PostgresDeliveryLog(PostgresDeliveryLogOptions options)
     if (tables_->options().notifications.empty()) return;
     cubepi::PostgresOptions database;
     database.connection = tables_->options().notifications;
+    database.runtime = tables_->options().database.runtime;
     const std::string digest = cubepi::detail::sha256_hex(tables_->options().account).substr(0, 32);
     wakes_ = std::make_shared<GatewayWakes>(
         std::move(database), "bub_delivery_" + digest,
@@ -706,6 +707,7 @@ Task<UnfinishedRecords> PostgresDeliveryLog::take() {
     };
     Task<UnfinishedRecords> taking = cubepi::offload(thread_, std::move(work));
     UnfinishedRecords records = co_await std::move(taking);
+    check_notifications();
     co_return records;
 }
 
@@ -738,6 +740,18 @@ void PostgresDeliveryLog::begin_take(std::function<void()> ended) {
             }
             ended();
         });
+    check_notifications();
+}
+
+void PostgresDeliveryLog::check_notifications() {
+    if (!wakes_) return;
+    thread_.post([tables = tables_, wakes = wakes_] {
+        wakes->check(*tables->store(), tables->options().poll);
+    });
+}
+
+std::string PostgresDeliveryLog::notification_problem() const {
+    return wakes_ ? wakes_->problem() : std::string();
 }
 
 std::optional<cubepi::Outcome<UnfinishedRecords>> PostgresDeliveryLog::taken() {

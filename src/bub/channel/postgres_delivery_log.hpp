@@ -111,6 +111,7 @@ public:
     Task<> release() override;
     std::shared_ptr<AccountLease> account_lease(std::string name) override;
     std::shared_ptr<GatewayPeers> peers() override;
+    std::string notification_problem() const override;
 
     /// Begins take() on the thread of the log, unless one is in progress or its result was not fetched. `ended` is called on that thread.
     /// Until handed_over(), a message of a session with unfinished ones is left to the next take(), so that it is not accepted before these.
@@ -124,6 +125,7 @@ public:
 private:
     struct Taking;
 
+    void check_notifications();
     std::shared_ptr<detail::DeliveryWrite> note(DeliveryNote note,
                                                 const std::vector<std::string>& ids,
                                                 const std::string& detail);

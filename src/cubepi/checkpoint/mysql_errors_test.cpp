@@ -11,6 +11,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <cubepi/checkpoint/mysql_checkpointer.hpp>
 #include <cubepi/checkpoint/mysql_schema.hpp>
@@ -19,6 +22,7 @@
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/checkpoint/store_fixtures_test.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/task_scope.hpp>
 
 // The errors of this server: code, reason and next step; and servers that fail. server_store_test.cpp has those of both.
@@ -188,6 +192,51 @@ TEST_F(MySQLErrors, WrongHost_IsReportedWithAdvice) {
     expect(error_of_append(), ErrorCode::connect, "check host and port");
     options.connection = "mysql://u:hunter2@127.0.0.1:1/x";
     expect(error_of_append(), ErrorCode::connect, "127.0.0.1:1");
+}
+
+/// Returns the values of these options of the socket of this process that is connected to a port of this host; empty: there is none.
+std::vector<int> options_to(std::uint16_t port) {
+    for (int file = 0; file < 1'024; ++file) {
+        sockaddr_in peer = {};
+        socklen_t size = sizeof peer;
+        if (getpeername(file, reinterpret_cast<sockaddr*>(&peer), &size) != 0 ||
+            peer.sin_family != AF_INET || peer.sin_port != htons(port))
+            continue;
+        std::vector<int> values;
+        using Option = std::pair<int, int>;
+        for (const auto& [level, option] :
+             {Option(SOL_SOCKET, SO_KEEPALIVE), Option(IPPROTO_TCP, TCP_KEEPIDLE),
+              Option(IPPROTO_TCP, TCP_KEEPINTVL), Option(IPPROTO_TCP, TCP_USER_TIMEOUT)}) {
+            size = sizeof(int);
+            (void)getsockopt(file, level, option, &values.emplace_back(), &size);
+        }
+        return values;
+    }
+    return {};
+}
+
+TEST_F(MySQLErrors, D298_SocketOptions_LimitSilence) {
+    detail::UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const place = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof address;
+    ASSERT_EQ(bind(listener.get(), place, size), 0);
+    ASSERT_EQ(listen(listener.get(), 1), 0);
+    ASSERT_EQ(getsockname(listener.get(), place, &size), 0);
+    const std::uint16_t port = ntohs(address.sin_port);
+    options.connection = "mysql://u@127.0.0.1:" + std::to_string(port) + "/x";
+    std::thread appending([this] { (void)error_of_append(); });
+    // This server sends no greeting.
+    detail::UniqueFd accepted(accept(listener.get(), nullptr, nullptr));
+    const std::vector<int> expected{1, 5, 5, 10'000};
+    for (int polls = 0; polls < 1'000 && options_to(port) != expected; ++polls)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(options_to(port), expected);
+    listener = detail::UniqueFd();
+    accepted = detail::UniqueFd();
+    appending.join();
 }
 
 TEST_F(MySQLErrors, WrongDatabaseOrPassword_IsReportedWithAdvice) {

@@ -16,7 +16,7 @@ public:
     /// Called on the thread for each notification, also for those of this object; must not throw.
     using Receive = std::function<void(const std::string& payload)>;
 
-    /// Connects in the background, and again after a failure, which is logged once until it works again. `channel` and payloads: letters, digits and '_'. Throws
+    /// Connects in the background, and again after a failure. A problem() is logged once until there is none again. `channel` and payloads: letters, digits and '_'. Throws
     /// CheckpointerError(invalid_argument) for an invalid connection string.
     PostgresNotifications(PostgresOptions options, std::string channel, Receive receive);
     ~PostgresNotifications();
@@ -28,6 +28,13 @@ public:
     void notify(std::string payload);
     /// Returns how many notifications wait.
     std::size_t pending() const;
+
+    /// Returns why notifications do not arrive; empty: they do, or that is not known yet.
+    std::string problem() const;
+    /// Checks whether what another connection notifies arrives here. Returns a payload that the caller has the database send on the channel
+    /// now, from a connection of its own (pg_notify); empty: not now. Called in intervals that are longer than a notification takes, such as
+    /// one second: when several payloads did not arrive, that is the problem().
+    std::string echo();
 
 private:
     struct State;

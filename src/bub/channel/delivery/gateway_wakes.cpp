@@ -2,6 +2,9 @@
 
 #include <boost/asio/post.hpp>
 
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+
 namespace bub::detail {
 
 std::shared_ptr<cubepi::AsyncEvent> EndWaits::begin(const std::string& key,
@@ -56,15 +59,31 @@ std::optional<std::vector<std::string>> EndWaits::due(Time now, std::chrono::nan
 
 GatewayWakes::GatewayWakes(cubepi::PostgresOptions options, std::string channel,
                            std::function<std::int64_t()> here, std::shared_ptr<EndWaits> ends)
-    : here_(std::move(here)),
+    : channel_(std::move(channel)),
+      here_(std::move(here)),
       ends_(std::move(ends)),
-      notifications_(std::move(options), std::move(channel),
+      notifications_(std::move(options), channel_,
                      [this](const std::string& payload) { receive(payload); }) {}
 
 void GatewayWakes::add(cubepi::Executor executor,
                        const std::shared_ptr<cubepi::AsyncEvent>& event) {
     const std::lock_guard lock(mutex_);
     events_.emplace_back(std::move(executor), event);
+}
+
+void GatewayWakes::check(cubepi::detail::SqlStore& deliveries, std::chrono::nanoseconds interval) {
+    const EndWaits::Time now = deliveries.options().runtime->clock->now();
+    if (checked_ && now - *checked_ < interval) return;
+    checked_ = now;
+    const std::string echo = notifications_.echo();
+    if (echo.empty()) return;
+    cubepi::detail::SqlBatch batch;
+    batch.add("SELECT pg_notify($1, $2)").text(channel_).text(echo);
+    try {
+        (void)cubepi::run(deliveries.execute(std::move(batch)));
+    } catch (const cubepi::Error&) {
+        // It is one that has not arrived.
+    }
 }
 
 void GatewayWakes::receive(const std::string& payload) {

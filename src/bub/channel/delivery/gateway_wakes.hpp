@@ -15,6 +15,7 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/postgres_notifications.hpp>
+#include <cubepi/sql/support/transaction.hpp>
 
 namespace bub::detail {
 
@@ -61,6 +62,9 @@ public:
     void announce_end(const std::string& key) { notifications_.notify(end_prefix + key); }
     /// Sets the event, on its executor, whenever this gateway is woken. The executor must outlive this object.
     void add(cubepi::Executor executor, const std::shared_ptr<cubepi::AsyncEvent>& event);
+    /// Has the database of the deliveries notify this gateway itself, at most once in the interval (PostgresNotifications::echo()). Blocks.
+    void check(cubepi::detail::SqlStore& deliveries, std::chrono::nanoseconds interval);
+    std::string problem() const { return notifications_.problem(); }
 
 private:
     void receive(const std::string& payload);
@@ -68,8 +72,10 @@ private:
     /// Programs that do not know it compare the payload with their number.
     static constexpr const char* end_prefix = "end_";
 
+    const std::string channel_;
     const std::function<std::int64_t()> here_;
     const std::shared_ptr<EndWaits> ends_;
+    std::optional<EndWaits::Time> checked_;  ///< of check()
     std::mutex mutex_;
     std::vector<std::pair<cubepi::Executor, std::weak_ptr<cubepi::AsyncEvent>>> events_;
     cubepi::PostgresNotifications notifications_;  // last: its thread uses the others

@@ -272,6 +272,8 @@ ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
     exchange->admitted = true;
     exchange->recorded = !message.receipts.empty();
     detail::RemoteReplies::note(*exchange, message);
+    // The client here may have joined it, before this gateway took the message.
+    if (message.rest.contains(background_key)) exchange->is_in_background = true;
     return exchange;
 }
 
@@ -342,9 +344,10 @@ Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpRepl
         exchange->submitting = false;
         exchange->wake();
         submitted.rethrow();
-    } else if (!exchange->running()) {
+    } else {
+        if (message.envelope.rest.contains(background_key)) exchange->is_in_background = true;
         // Its turn has not begun, so this client receives all of the text, too.
-        exchange->detail = std::max(exchange->detail, detail);
+        if (!exchange->running()) exchange->detail = std::max(exchange->detail, detail);
     }
     // A message that is refused is refused to each of its clients.
     const ReplyEnds ends{closed, draining.get_token(), stopping.get_token()};
@@ -468,7 +471,7 @@ Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
             "no message with this id is known; the gateway remembers the last 1,000 finished ones, "
             "with a database those of 90 days");
     }
-    for (const std::string_view key : {user_key, stop_key})
+    for (const std::string_view key : {user_key, stop_key, background_key})
         if (record) record->erase(key);
     std::string state(exchange ? state_of(*exchange) : std::string_view());
     if (record) state = record->at("state").as_string().c_str();
@@ -682,6 +685,11 @@ Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
 
 Task<> HttpChannel::stop_message(std::string id, std::string session, IsAwaited is_awaited) {
     return state_->stop_message(std::move(id), std::move(session), std::move(is_awaited));
+}
+
+bool HttpChannel::is_in_background(const std::string& id) const {
+    const ExchangePtr exchange = state_->exchanges->find(id);
+    return exchange && exchange->is_in_background && !exchange->done();
 }
 
 void HttpChannel::abandon_message(std::string id, std::string session, IsAwaited is_awaited) {

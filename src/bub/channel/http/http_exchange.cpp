@@ -460,6 +460,7 @@ std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
     exchange->user = sender_of(message);
     exchange->request_digest = cubepi::detail::text_member(message.rest, request_digest_key);
     exchange->is_stop = message.rest.contains(stop_key);
+    exchange->is_in_background = message.rest.contains(background_key);
     if (!id.empty()) exchanges_[id] = exchange;
     return exchange;
 }

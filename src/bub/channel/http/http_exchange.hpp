@@ -162,6 +162,7 @@ public:
     std::string user = {};    ///< of the message; empty: none
     std::string request_digest = {};  ///< of the message (request_digest_key); empty: none
     bool is_stop = false;             ///< the message is a request to stop (stop_key)
+    bool is_in_background = false;    ///< its clients may leave (background_key)
     std::size_t waiting =
         0;  ///< clients that wait for the end of the turn, without those that read its parts
     HttpReplyDetail detail = HttpReplyDetail::outputs;  ///< what a client reads of the turn

@@ -130,6 +130,7 @@ Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
         (state == "pending" || state == "running") && exchange->chat() == session;
     if (is_processed) {
         exchange->recorded = true;
+        if (record->contains(background_key)) exchange->is_in_background = true;
         co_return false;
     }
     // A message without an Idempotency-Key has no digest, nor has the record of a request to stop that is finished: their ids name the

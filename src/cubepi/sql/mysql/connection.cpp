@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <mysql.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cubepi/core/offload.hpp>
@@ -249,6 +251,20 @@ MYSQL* new_handle(const MyParameters& parameters) {
     return handle;
 }
 
+/// Sets how long a host that does not answer is waited for, as for PostgreSQL (host_limits, D298): not for the two hours of the kernel.
+void limit_silence(MYSQL* handle) {
+    const my_socket socket = mysql_get_socket(handle);
+    if (socket == MARIADB_INVALID_SOCKET) return;
+    const auto set = [socket](int level, int option, int value) {
+        // A Unix socket has none of them.
+        (void)setsockopt(socket, level, option, &value, sizeof value);
+    };
+    set(SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+}
+
 struct Close {
     void operator()(MYSQL* handle) const noexcept { mysql_close(handle); }
 };
@@ -370,6 +386,7 @@ Task<> MyConnection::connect_to(std::string address) {
         const NoSigpipe guard;
         status = mysql_real_connect_start(&connected, handle_, to.host, to.user, to.password,
                                           to.database, to.port, to.socket, client_flags);
+        limit_silence(handle_);
     }
     while (status != 0) {
         const int ready = co_await wait_for(status, true);
@@ -393,6 +410,7 @@ Task<> MyConnection::connect_blocking() {
         connect_now(raw, parameters, parameters.host);
         if (mysql_errno(raw) != 0)
             throw my_failure(SqlFailureKind::connect, reason_of(raw), mysql_errno(raw));
+        limit_silence(raw);
     };
     co_await offload(*runtime_->resolvers, std::move(call));
     handle_ = handle->release();

@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cubepi/core/ids.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/posix_file.hpp>
@@ -36,6 +37,13 @@ constexpr std::size_t most_pending = 1'000;
 constexpr std::size_t most_together = 100;
 /// Of an attempt to connect.
 constexpr std::chrono::seconds connect_limit{60};
+/// Calls of echo() for one that is sent, while they arrive.
+constexpr std::size_t calls_per_echo = 10;
+/// Echoes without one that has arrived; the first call counts as one.
+constexpr std::size_t most_unheard = 4;
+constexpr const char* deaf_text =
+    "what the database notifies does not arrive on the connection for notifications: it is one to "
+    "another database, or through a pooler that assigns a session to each transaction";
 
 struct Close {
     void operator()(PGconn* connection) const noexcept { PQfinish(connection); }
@@ -68,6 +76,7 @@ struct PostgresNotifications::State {
           log(std::move(given_log)),
           channel(std::move(given_channel)),
           receive(std::move(given_receive)),
+          echo("echo_" + RandomIds().next()),
           woken(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
           thread([this] { run(); }) {}
     ~State() {
@@ -88,19 +97,31 @@ struct PostgresNotifications::State {
     /// Returns the reason for which the database does not notify; empty: the connection was lost, or this object ends.
     std::string serve(PGconn* database);
     bool send(PGconn* database, const std::string& payloads) const;
-    /// Reports the first failure, and the first success after it. An empty reason is a success.
+    /// The connection has failed; with an empty reason, it works.
     void note(const std::string& reason);
+    /// The connection has ended.
+    void note_end();
+    void receive_payload(const char* payload);
+    const std::string& problem() const { return failure.empty() ? deafness : failure; }
+    /// Logs the first problem, and that there is none any more. With the mutex.
+    void log_changes();
 
     const std::string connection;
     const Logger log;
     const std::string channel;
     const Receive receive;
+    const std::string echo;
     const detail::UniqueFd woken;
     std::atomic<bool> stopping = false;
     std::mutex mutex;
     std::set<std::string> pending;
-    bool has_failed = false;  ///< of the thread
-    std::thread thread;       // last: it uses the others
+    std::string failure;      ///< of the connection; empty: none
+    std::string deafness;     ///< why echoes do not arrive; empty: they do, or that is not known
+    bool has_logged = false;  ///< a problem
+    bool is_listening = false;
+    std::size_t unheard = 0;  ///< echoes since one has arrived
+    std::size_t echo_calls = 0;
+    std::thread thread;  // last: it uses the others
 };
 
 bool PostgresNotifications::State::wait(int socket, short events, int limit_ms) const {
@@ -169,7 +190,7 @@ std::string PostgresNotifications::State::serve(PGconn* database) {
             if (!is_busy && works) note(reason);
         }
         for (PGnotify* note = PQnotifies(database); note; note = PQnotifies(database)) {
-            receive(note->extra);
+            receive_payload(note->extra);
             PQfreemem(note);
         }
         std::set<std::string> payloads;
@@ -188,15 +209,40 @@ std::string PostgresNotifications::State::serve(PGconn* database) {
 }
 
 void PostgresNotifications::State::note(const std::string& reason) {
-    if (has_failed == !reason.empty()) return;
-    has_failed = !reason.empty();
-    if (!has_failed) {
-        log.write(LogLevel::info, "store.notifications_recovered", {{"store", "postgres"}});
+    std::string text;
+    if (!reason.empty()) text = detail::PgParameters(connection).without_secrets(reason);
+    const std::lock_guard lock(mutex);
+    failure = std::move(text);
+    if (failure.empty() && !is_listening) unheard = 1;
+    is_listening = failure.empty();
+    log_changes();
+}
+
+void PostgresNotifications::State::note_end() {
+    const std::lock_guard lock(mutex);
+    is_listening = false;
+}
+
+void PostgresNotifications::State::receive_payload(const char* payload) {
+    if (payload != echo) {
+        receive(payload);
         return;
     }
-    const std::string text = detail::PgParameters(connection).without_secrets(reason);
-    log.write(LogLevel::warning, "store.notifications_failed",
-              {{"store", "postgres"}, {"reason", text}});
+    const std::lock_guard lock(mutex);
+    unheard = 0;
+    deafness.clear();
+    log_changes();
+}
+
+void PostgresNotifications::State::log_changes() {
+    if (has_logged == !problem().empty()) return;
+    has_logged = !has_logged;
+    if (has_logged) {
+        log.write(LogLevel::warning, "store.notifications_failed",
+                  {{"store", "postgres"}, {"reason", problem()}});
+    } else {
+        log.write(LogLevel::info, "store.notifications_recovered", {{"store", "postgres"}});
+    }
 }
 
 void PostgresNotifications::State::run() {
@@ -205,6 +251,7 @@ void PostgresNotifications::State::run() {
         const Connection database = connect(reason);
         if (database) reason = serve(database.get());
         if (stopping) return;
+        note_end();
         // A connection that was lost is not a failure yet: the next one may succeed.
         if (!reason.empty()) note(reason);
         (void)wait(-1, 0, retry_ms);
@@ -231,6 +278,22 @@ void PostgresNotifications::notify(std::string payload) {
 std::size_t PostgresNotifications::pending() const {
     const std::lock_guard lock(state_->mutex);
     return state_->pending.size();
+}
+
+std::string PostgresNotifications::problem() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->problem();
+}
+
+std::string PostgresNotifications::echo() {
+    State& state = *state_;
+    const std::lock_guard lock(state.mutex);
+    if (!state.is_listening) return {};
+    const bool is_due = state.unheard > 0 || ++state.echo_calls % calls_per_echo == 0;
+    if (!is_due) return {};
+    if (++state.unheard > most_unheard) state.deafness = deaf_text;
+    state.log_changes();
+    return state.echo;
 }
 
 }  // namespace cubepi
