@@ -120,6 +120,24 @@ TEST_F(ConsoleChatTest, D218_SessionOfChannel_GetsAnswerThere) {
     EXPECT_EQ(olga.post(path_to("http:s1/agent/x") + "/messages", body_of("two")).status / 100, 4);
 }
 
+TEST_F(ConsoleChatTest, B11_PastedCommand_IsRefused) {
+    start();
+    const Browser olga = browser_of(false, "olga");
+    const std::filesystem::path made = home.path() / "made";
+    const auto paste = [&](const std::string& text) {
+        const JsonObject body{{"text", text}, {"typed", true}, {"pasted", true}};
+        return olga.post(sessions_path, boost::json::serialize(body));
+    };
+    for (const char* const begin : {",touch ", ",!touch ", "!touch ", " ,touch "}) {
+        const Answered refused = paste(begin + made.string());
+        EXPECT_EQ(refused.status, 400) << begin << refused.body;
+        EXPECT_NE(refused.body.find("type it"), std::string::npos) << refused.body;
+    }
+    EXPECT_FALSE(std::filesystem::exists(made));
+    const Answered sent = paste("a, b");
+    EXPECT_EQ(sent.status, 200) << sent.body;
+}
+
 TEST_F(ConsoleChatTest, B11_Command_RunsAndItsOutputIsShown) {
     start();
     const Browser olga = browser_of(false, "olga");

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,6 +83,19 @@ struct GatewayMcpOAuth : ::testing::Test {
         return run(call_with_token(port, "POST", "/mcp", token, "{}")).status;
     }
 
+    /// Waits until `cubepi mcp serve` has its port.
+    void wait_until_served(GatewayProcess& served) {
+        const std::string begin = "Serving http://127.0.0.1:";
+        // The issuer answers while this thread runs its event loop.
+        wait_until([&] {
+            run(yield_now());
+            return served.output().find(begin) != std::string::npos;
+        });
+        const std::string output = served.output();
+        port =
+            static_cast<std::uint16_t>(std::stoi(output.substr(output.find(begin) + begin.size())));
+    }
+
     Issuer issuer;
     GatewayHome home;
     std::uint16_t port = 0;
@@ -122,6 +136,46 @@ TEST_F(GatewayMcpOAuth, D224_UsersOfAnIssuer_HaveTheirSessions) {
     EXPECT_EQ(run(call_with_token(port, "GET", "/v1/sessions/s1", ann)).status, 401);
 }
 
+/// A user of an issuer who is an operator has clients with models, whose texts are not words of the user.
+TEST_F(GatewayMcpOAuth, B11_ClientOfOperator_RunsNoCommands) {
+    home.configure(
+        "{http: {listen: \"127.0.0.1:0\", mcp: true, operators: [\"oauth+ann\"], mcp_issuer: \"" +
+        issuer.url + "\", mcp_url: \"" + audience + "\"}}");
+    GatewayProcess gateway(home,
+                           {"--script", home.script(R"({"answers": ["The model has read it."]})")});
+    port = gateway.wait_until_running();
+    const std::string ann = issuer.token("ann");
+    wait_until([&] { return status(ann) != 503; });
+    add_server("ann", ann);
+    const std::filesystem::path made = home.path() / "made";
+    const std::string ran = call("ann", "send_message", {{"text", ",touch " + made.string()}});
+    EXPECT_NE(ran.find("The model has read it."), std::string::npos) << ran << gateway.output();
+    EXPECT_FALSE(std::filesystem::exists(made));
+}
+
+TEST_F(GatewayMcpOAuth, B25_ClientOfApprover_ApprovesNoCalls) {
+    home.configure(
+        "{approvers: [{channel: http, user: \"oauth+ann\"}], http: {listen: \"127.0.0.1:0\", mcp: "
+        "true, mcp_issuer: \"" +
+        issuer.url + "\", mcp_url: \"" + audience + "\"}}");
+    const std::filesystem::path made = home.path() / "made";
+    const std::string script =
+        R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "shell", "arguments": {"command": "touch )" +
+        made.string() + R"("}}]}, "Done."]})";
+    GatewayProcess gateway(home, {"--script", home.script(script)});
+    port = gateway.wait_until_running();
+    const std::string ann = issuer.token("ann");
+    wait_until([&] { return status(ann) != 503; });
+    add_server("ann", ann);
+    const std::string asked = call("ann", "send_message", {{"text", "write"}, {"session", "s1"}});
+    EXPECT_NE(asked.find("touch"), std::string::npos) << asked << gateway.output();
+    const std::string answered =
+        call("ann", "send_message", {{"text", ",approve c1"}, {"session", "s1"}});
+    EXPECT_NE(answered.find("waits for an answer"), std::string::npos) << answered;
+    EXPECT_FALSE(std::filesystem::exists(made));
+}
+
 TEST_F(GatewayMcpOAuth, D224_ReloadWithoutIssuer_ContinuesWithItsKeys) {
     const auto configure = [this](const std::string& more) {
         home.configure("{http: {listen: \"127.0.0.1:0\", mcp: true, mcp_issuer: \"" + issuer.url +
@@ -147,14 +201,7 @@ TEST_F(GatewayMcpOAuth, D224_ServedDirectory_ChecksIssuerAndScope) {
                           {"--listen", "127.0.0.1:0", "--issuer", issuer.url, "--url", audience,
                            "--scope", "agent", "--scope", "files"},
                           {}, "mcp serve");
-    const std::string begin = "Serving http://127.0.0.1:";
-    // The issuer answers while this thread runs its event loop.
-    wait_until([&] {
-        run(yield_now());
-        return served.output().find(begin) != std::string::npos;
-    });
-    const std::string output = served.output();
-    port = static_cast<std::uint16_t>(std::stoi(output.substr(output.find(begin) + begin.size())));
+    wait_until_served(served);
     EXPECT_EQ(status(issuer.token("ann", audience, "agent files")), 400);
     EXPECT_EQ(status(issuer.token("ann", audience, "agent")), 403);
     EXPECT_EQ(status(issuer.token("ann", "https://other.example/mcp", "agent files")), 401);
@@ -168,6 +215,29 @@ TEST_F(GatewayMcpOAuth, D224_ServedDirectory_ChecksIssuerAndScope) {
         EXPECT_NE(refused.status, 0);
         EXPECT_NE(refused.output.find("--issuer"), std::string::npos) << refused.output;
     }
+}
+
+TEST_F(GatewayMcpOAuth, D224_ServedDirectory_SeparatesCommandsOfClients) {
+    GatewayProcess served(
+        home, {"--listen", "127.0.0.1:0", "--yes", "--issuer", issuer.url, "--url", audience}, {},
+        "mcp serve");
+    wait_until_served(served);
+    add_server("ann", issuer.token("ann"));
+    add_server("bob", issuer.token("bob"));
+    const JsonObject command{{"command", "echo secret; sleep 1000"}, {"background", true}};
+    const std::string started = call("ann", "shell", command);
+    EXPECT_NE(started.find("sh1"), std::string::npos) << started;
+    const std::string listed = call("bob", "shell_output", {});
+    EXPECT_EQ(listed.find("sleep"), std::string::npos) << listed;
+    const std::string read = call("bob", "shell_output", {{"id", "sh1"}});
+    EXPECT_EQ(read.find("secret"), std::string::npos) << read;
+    const std::string killed = call("bob", "shell_kill", {{"id", "sh1"}});
+    EXPECT_NE(killed.find("\"isError\":true"), std::string::npos) << killed;
+    const std::string own =
+        call("ann", "shell_output", {{"id", "sh1"}, {"wait_seconds", 60}, {"from_start", true}});
+    EXPECT_NE(own.find("secret"), std::string::npos) << own;
+    EXPECT_NE(call("ann", "shell_output", {}).find("sleep"), std::string::npos);
+    EXPECT_NE(call("ann", "shell_kill", {{"id", "sh1"}}).find("sh1"), std::string::npos);
 }
 
 TEST_F(GatewayMcpOAuth, D224_IncompleteSettings_AreRefused) {

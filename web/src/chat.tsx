@@ -68,6 +68,16 @@ function enterSends(): boolean {
   return window.matchMedia("(pointer: fine)").matches;
 }
 
+/** Other kinds of input are typed, also with an input method. Undoing brings pasted text back. */
+const pastes = ["insertFromPaste", "insertFromDrop", "insertFromYank", "insertFromPasteAsQuotation", "historyUndo", "historyRedo"];
+
+/** Whether the input has changed the beginning of the text, which decides about commands. */
+function changesBeginning(before: string, after: string): boolean {
+  let same = 0;
+  while (same < before.length && before[same] === after[same]) same++;
+  return before.slice(0, same).trim() === "";
+}
+
 function sends(event: KeyboardEvent): boolean {
   if (event.key !== "Enter" || isComposing(event)) return false;
   if (event.ctrlKey || event.metaKey) return true;
@@ -90,6 +100,8 @@ export function Composer({ session, isRunning, onSent }: {
   // A message that is sent again after a failure is the same one.
   const key = useRef(newKey());
   const cursor = useRef<number | undefined>(undefined);
+  // The gateway runs no command whose beginning was pasted.
+  const pasted = useRef(false);
   const completion = useCompletion(session, (start, end, by) => {
     setText(text.slice(0, start) + by + text.slice(end));
     cursor.current = start + by.length;
@@ -135,12 +147,14 @@ export function Composer({ session, isRunning, onSent }: {
       if (own === "/new") location.hash = "#/new";
       else await stop();
       setText("");
+      pasted.current = false;
       setBusy(false);
       return;
     }
     const message = {
       text,
       typed: true,
+      pasted: pasted.current,
       steer,
       key: key.current,
       files: files.map(({ name, type, content }) => ({ name, type, content })),
@@ -148,6 +162,7 @@ export function Composer({ session, isRunning, onSent }: {
     try {
       const accepted = await post<Sent>(session ? `${sessionPath(session)}/messages` : "sessions", message);
       setText("");
+      pasted.current = false;
       setFiles([]);
       setAttached(accepted.attached ?? "");
       noteSent(accepted.session, { key: accepted.message, text, files: files.map((one) => one.name), steers: steer });
@@ -179,6 +194,8 @@ export function Composer({ session, isRunning, onSent }: {
           aria-activedescendant={completion.entries.length > 0 ? `${completionId}-${completion.chosen}` : undefined}
           onInput={(event) => {
             const { value, selectionStart } = event.currentTarget;
+            if (pastes.includes(event.inputType) && changesBeginning(text, value)) pasted.current = true;
+            if (value.trim() === "") pasted.current = false;
             setText(value);
             key.current = newKey();
             completion.update(value, selectionStart);

@@ -213,8 +213,8 @@ McpServerTool message_tool(bub::HttpChannel* channel, bool has_users) {
     McpServerTool tool(
         "send_message",
         "Sends a message to the agent of this gateway and returns its answer. If the agent waits "
-        "for an approval, the result shows the question; the answer follows in the "
-        "session.",
+        "for an answer, the result shows the question; an operator answers it, and what follows is "
+        "in the session. stop_session withdraws the question. The text is never a command.",
         std::move(schema),
         [channel, has_users](JsonObject arguments, ToolContext& context, McpRequest& request) {
             return send_message(channel, sessions_of(request, has_users),
@@ -249,7 +249,8 @@ McpServerTool stop_tool(bub::HttpChannel* channel, bool has_users) {
 }
 
 /// Adds the route `/mcp` to those of the channel http: an MCP server whose tools send a message to a session and wait for the answer, read
-/// a session, and stop its turn. The model of a client has no tool that answers questions, so that it cannot approve what it has asked for.
+/// a session, and stop its turn. The model of a client has no tool that answers questions, and its texts are neither answers nor commands
+/// (HttpChannel::post_message()), so that it cannot approve what it has asked for.
 void add_mcp_interface(HttpRoutes& routes, bub::HttpChannel& channel, GatewayMcpOptions options) {
     const bool has_users = options.user != nullptr;
     McpServerOptions server;

@@ -92,7 +92,8 @@ struct MessageArguments {
     bool steer = false;    ///< a running turn takes the message, if it can
     std::string key = {};  ///< of the message, which is accepted once; empty: a new one
     std::vector<JsonObject> files = {};  ///< {name, type, content}; see bub::message_files()
-    bool typed = false;  ///< by a user: slash commands, and files after `@` (read_typed())
+    bool typed = false;   ///< by a user: slash commands, and files after `@` (read_typed())
+    bool pasted = false;  ///< the beginning of the text was pasted, so that it is not a command
 };
 struct FileNameArguments {
     std::string id = {};      ///< of the session; empty: a new one

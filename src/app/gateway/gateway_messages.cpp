@@ -184,6 +184,10 @@ bub::Envelope envelope_of(MessageArguments given, std::vector<bub::MediaItem> pi
     const bool is_blank = message.content->find_first_not_of(" \t\r\n") == std::string::npos;
     if (is_blank && message.media.empty())
         throw Error(ErrorCode::invalid_argument, "the message has neither a text nor files");
+    // As a chat in a terminal, which can ask.
+    if (given.pasted && detail::trimmed(*message.content).starts_with(','))
+        throw Error(ErrorCode::invalid_argument,
+                    "pasted text does not run as a command; empty the field and type it");
     message.from_operator = true;
     message.is_active = true;
     // A repeated request is the same message (B18).

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <bub/builtin/command_hooks.hpp>
+#include <bub/builtin/session_commands.hpp>
 #include <bub/event_stream.hpp>
 #include <bub/turn_span.hpp>
 #include <cubepi/core/agent_event.hpp>
@@ -103,6 +104,38 @@ Task<AgentToolResult> run_agent(ConversationFlags flags, std::string prompt, Too
     if (answer.failure.exit_code != exit_ok) co_return AgentToolResult::error(answer.failure.text);
     std::string text = answer.result ? answer.result->text() : std::string();
     co_return AgentToolResult(text.empty() ? "The agent has answered nothing." : std::move(text));
+}
+
+using ShellTool = AgentTool (*)(std::shared_ptr<ShellSessions> commands);
+
+Task<McpToolResult> run_tool(AgentTool tool, JsonObject arguments, ToolContext* context) {
+    MaybeTask<AgentToolResult> running = tool.execute(std::move(arguments), *context);
+    AgentToolResult ran;
+    if (running.is_pending()) {
+        ran = co_await std::move(running).task();
+    } else {
+        ran = std::move(running).value();
+    }
+    McpToolResult result(ran.text());
+    result.is_error = ran.is_error.value_or(false);
+    co_return result;
+}
+
+/// Returns a tool for the commands of the client that calls it: with an issuer, clients are different users, of whom none reads or ends what
+/// another one has started.
+McpServerTool tool_of_client(std::shared_ptr<Workspace> workspace,
+                             std::shared_ptr<bub::SessionCommands> commands, ShellTool make) {
+    const auto open = [workspace = std::move(workspace)] {
+        return ShellSessions::create(workspace);
+    };
+    McpServerTool offered;
+    offered.definition = make(open());
+    offered.run = [open, commands = std::move(commands), make](
+                      JsonObject arguments, ToolContext& context, McpRequest& request) {
+        return run_tool(make(commands->open(request.client(), open)), std::move(arguments),
+                        &context);
+    };
+    return offered;
 }
 
 /// The access tokens that clients need.
@@ -282,7 +315,15 @@ int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
     McpServerOptions options;
     options.instructions =
         "Tools for the files and commands of one directory, and the agent of this directory.";
-    options.tools = standard_tools(workspace);
+    StandardToolOptions offered;
+    offered.with_shell = false;
+    options.tools = standard_tools(workspace, std::move(offered));
+    const auto commands_of_clients = std::make_shared<bub::SessionCommands>();
+    const ShellTool shell = [](std::shared_ptr<ShellSessions> of_client) {
+        return shell_tool(std::move(of_client));
+    };
+    for (const ShellTool make : {shell, ShellTool(shell_output_tool), ShellTool(shell_kill_tool)})
+        options.server_tools.push_back(tool_of_client(workspace, commands_of_clients, make));
     ConversationFlags flags;
     flags.yes = allow_all;
     options.tools.push_back(mcp_agent_tool(std::move(flags)));

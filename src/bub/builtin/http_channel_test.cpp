@@ -3,6 +3,7 @@
 #include <bub/builtin/builtin_test_support.hpp>
 
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -699,6 +700,55 @@ TEST_F(HttpChannelTest, B25_Operator_IsTheOnlyApproverOfCalls) {
             R"({"session": "s1", "user": "olga", "answer_to": "c1", "answer": {"decision": "approve"}})");
         EXPECT_EQ(done.text(0), "done") << done.body;
         EXPECT_EQ(t.pressed, 1);
+    });
+}
+
+cubepi::HttpServerRequest model_request(std::string body) {
+    cubepi::HttpServerRequest request;
+    request.method = "POST";
+    request.body = std::move(body);
+    return request;
+}
+
+TEST_F(HttpChannelTest, B11_TextOfAModel_IsNeverACommand) {
+    std::vector<cubepi::FauxStep> steps;
+    for (int turn = 0; turn < 5; ++turn) steps.emplace_back("read");
+    add(std::move(steps));
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::vector<std::string> texts = {",touch made", " ,help", "/stop", ",stop", "/todo"};
+        for (const std::string& text : texts) {
+            const JsonObject body{{"session", "s1"}, {"user", "olga"}, {"text", text}};
+            Task<cubepi::HttpServerResponse> posting =
+                t.channel->post_message(model_request(boost::json::serialize(body)));
+            const cubepi::HttpServerResponse posted = co_await std::move(posting);
+            EXPECT_NE(posted.body.find("\"text\":\"read\""), std::string::npos)
+                << text << posted.body;
+        }
+    });
+    EXPECT_FALSE(std::filesystem::exists(root / "work" / "made"));
+}
+
+TEST_F(HttpChannelTest, B25_TextOfAModel_ApprovesNoCall) {
+    add({test::calling("press"), "done"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const auto post = [&t](JsonObject body) {
+            body["session"] = "s1";
+            body["user"] = "olga";
+            return t.channel->post_message(model_request(boost::json::serialize(body)));
+        };
+        Task<cubepi::HttpServerResponse> posting = post({{"text", "Press it"}});
+        const cubepi::HttpServerResponse asked = co_await std::move(posting);
+        EXPECT_NE(asked.body.find("\"question\""), std::string::npos) << asked.body;
+        const std::vector<std::string> texts = {",approve c1", " ,approve", "/approve c1"};
+        for (const std::string& text : texts) {
+            posting = post({{"text", text}});
+            const cubepi::HttpServerResponse refused = co_await std::move(posting);
+            EXPECT_NE(refused.body.find("waits for an answer"), std::string::npos) << refused.body;
+        }
+        posting = post({{"answer_to", "c1"}, {"answer", {{"decision", "approve"}}}});
+        const cubepi::HttpServerResponse refused = co_await std::move(posting);
+        EXPECT_EQ(refused.status, 400u) << refused.body;
+        EXPECT_EQ(t.pressed, 0);
     });
 }
 

@@ -598,6 +598,48 @@ TEST_F(TelegramBot, B24_ReplyAfterRestart_AnswersTheQuestion) {
     });
 }
 
+TEST_F(TelegramBot, B24_ForwardedTexts_DoNotAnswer) {
+    std::string answer;
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back(which_color());
+    steps.emplace_back([&answer](const cubepi::ModelRequest& request) {
+        answer = request.messages.back().text();
+        return cubepi::faux_assistant_message("Teal it is.");
+    });
+    for (int turn = 0; turn < 2; ++turn) steps.emplace_back("Seen.");
+    add(std::move(steps));
+    api.say(7, "Paint it");
+    serve([](TelegramBot& t) -> Task<> {
+        const FakeMessage asked = co_await t.shown(7, "Which?");
+        std::vector<JsonObject> updates = {t.reply_to(7, 7, asked.id, "red"), JsonObject()};
+        updates[1]["message"] = t.api.message_of(7, 7, "red");
+        for (JsonObject& update : updates) {
+            update.at("message").as_object()["forward_origin"] =
+                JsonObject{{"type", "hidden_user"}, {"sender_user_name", "Eve"}};
+            t.api.add_update(std::move(update));
+        }
+        (void)co_await t.shown(7, "Your message is read after this question");
+        t.api.say(7, "teal");
+        (void)co_await t.shown(7, "Teal it is.");
+        (void)co_await t.shown(7, "Seen.");
+        co_await t.manager->idle();
+    });
+    EXPECT_NE(answer.find("teal"), std::string::npos) << answer;
+}
+
+TEST_F(TelegramBot, B11_ForwardedCommand_ReachesTheModel) {
+    add({"That is a command."});
+    JsonObject update;
+    update["message"] = api.message_of(9, 9, ",touch made");
+    update.at("message").as_object()["forward_origin"] = JsonObject{{"type", "channel"}};
+    api.add_update(std::move(update));
+    serve([](TelegramBot& t) -> Task<> {
+        (void)co_await t.shown(9, "That is a command.");
+        co_await t.manager->idle();
+    });
+    EXPECT_FALSE(fs::exists(root / "work" / "made"));
+}
+
 TEST_F(TelegramBot, B24_CommandsWithShortKey_AnswerTheQuestion) {
     add({test::calling("press"), "As you wish."});
     api.say(9, "Press it");

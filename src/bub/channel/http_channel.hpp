@@ -189,6 +189,8 @@ public:
     // For other interfaces: answer a request as the routes `POST /v1/messages`, `GET /v1/sessions/{session}` and
     // `POST /v1/sessions/{session}/stop` do. The parameter `session` of the request stands for that of the path, and `id` is the id of the
     // message of an interface that has ids of its own, in place of an Idempotency-Key (D291).
+    /// For texts of models: `user` has no rights of an operator, a text that begins as a command gets a mark before it, and an `answer_to` is
+    /// refused (B11, B24).
     Task<cubepi::HttpServerResponse> post_message(cubepi::HttpServerRequest request);
     Task<cubepi::HttpServerResponse> read_session(cubepi::HttpServerRequest request);
     Task<cubepi::HttpServerResponse> stop_session(cubepi::HttpServerRequest request);

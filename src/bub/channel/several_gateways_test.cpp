@@ -173,7 +173,7 @@ TEST_F(PostgresDeliveries, B18_EndDuringFailure_IsRecordedLater) {
     EXPECT_EQ(first.channel->texts(), Texts{"re: one"});
 }
 
-TEST_F(PostgresDeliveries, B18_AnswerRecordedInPart_IsCompletedByRunningGateways) {
+TEST_F(PostgresDeliveries, B18_PartlyRecordedAnswer_IsCompletedAtOnce) {
     tables.options.poll = std::chrono::milliseconds(5);
     Host first(tables.open());
     Host second(tables.open());

@@ -1,6 +1,7 @@
 // The channel with a service in memory; a manager takes part in src/bub/builtin/telegram_channel_test.cpp.
 // Updates as requests of Telegram.
 
+#include <bub/channel/debounce.hpp>
 #include <bub/channel/delivery_log.hpp>
 #include <bub/channel/telegram/telegram_test_support.hpp>
 #include <cubepi/core/error.hpp>
@@ -204,6 +205,77 @@ TEST_F(TelegramChannelTest, Edit_IsANewMessageButNoCommand) {
     serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(2); });
     ASSERT_EQ(received.size(), 2u);
     EXPECT_EQ(received.at(0).content, "(edited) corrected");
+}
+
+JsonObject forwarded(JsonObject message) {
+    message["forward_origin"] =
+        JsonObject{{"type", "user"}, {"date", 1}, {"sender_user", JsonObject{{"id", 666}}}};
+    return message;
+}
+
+TEST_F(TelegramChannelTest, B15_ForwardedText_IsNeverACommand) {
+    const std::vector<std::string> texts = {
+        ",id > file", "/approve c1", "/deny c1",    "/answer c1 yes", "/abandon", ",approve c1",
+        "/stop",      ",stop",       "/goal clear", "/todo",          "/start",   "/x@other_bot"};
+    for (const std::string& text : texts)
+        api.add_update(new_message(forwarded(api.message_of(9, 9, text))));
+    serve([&](Fixture& t) -> Task<> { co_await t.wait_for_messages(texts.size()); });
+    ASSERT_EQ(received.size(), texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        EXPECT_EQ(received[i].content, "(forwarded) " + texts[i]);
+        EXPECT_TRUE(is_prompt(received[i])) << texts[i];
+        EXPECT_FALSE(is_stop(received[i])) << texts[i];
+        // Its sender has the rights of an operator all the same.
+        EXPECT_TRUE(received[i].is_operator());
+    }
+}
+
+TEST_F(TelegramChannelTest, B15_EachFormOfForwarding_IsMarked) {
+    const std::vector<std::pair<std::string, Json>> marks = {
+        {"forward_origin", JsonObject{{"type", "hidden_user"}, {"sender_user_name", "Eve"}}},
+        {"forward_date", 1},
+        {"forward_from", JsonObject{{"id", 666}}},
+        {"forward_from_chat", JsonObject{{"id", -666}}},
+        {"forward_sender_name", "Eve"},
+        {"is_automatic_forward", true}};
+    for (const auto& [key, value] : marks) {
+        JsonObject message = api.message_of(9, 9, ",id");
+        message[key] = value;
+        api.add_update(new_message(std::move(message)));
+    }
+    JsonObject photo = forwarded(api.message_of(9, 9, ""));
+    photo.erase("text");
+    photo["photo"] = JsonArray{JsonObject{{"file_id", "p"}, {"width", 9}, {"height", 9}}};
+    photo["caption"] = ",id";
+    api.add_update(new_message(std::move(photo)));
+    JsonObject inline_result = api.message_of(9, 9, ",id");
+    inline_result["via_bot"] = JsonObject{{"id", 666}, {"is_bot", true}};
+    api.add_update(new_message(inline_result));
+    api.add_update(edited(std::move(inline_result)));
+    JsonObject in_group = forwarded(api.message_of(7, -100, ",id"));
+    api.add_update(new_message(std::move(in_group)));
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(10); });
+    ASSERT_EQ(received.size(), 10u);
+    for (std::size_t i = 0; i < 7; ++i) EXPECT_EQ(received[i].content, "(forwarded) ,id") << i;
+    EXPECT_EQ(received[6].media.size(), 1u);
+    EXPECT_EQ(received[7].content, "(by another bot) ,id");
+    EXPECT_EQ(received[8].content, "(edited) (by another bot) ,id");
+    EXPECT_EQ(received[9].content, "Ann: (forwarded) ,id");
+}
+
+TEST_F(TelegramChannelTest, B15_OwnTextMergedWithForwarded_KeepsItsRights) {
+    api.say(9, "What does this do?");
+    api.add_update(new_message(forwarded(api.message_of(9, 9, ",id"))));
+    api.say(9, "And then?");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(3); });
+    std::vector<Envelope> backwards = {received.at(1), received.at(2)};
+    const Envelope merged = merge_messages(std::move(received));
+    EXPECT_EQ(merged.content, "What does this do?\n(forwarded) ,id\nAnd then?");
+    EXPECT_TRUE(merged.is_operator());
+    EXPECT_TRUE(is_prompt(merged));
+    const Envelope forwarded_first = merge_messages(std::move(backwards));
+    EXPECT_TRUE(forwarded_first.is_operator());
+    EXPECT_TRUE(is_prompt(forwarded_first));
 }
 
 TEST_F(TelegramChannelTest, UnknownUpdates_AreSkipped) {

@@ -639,7 +639,7 @@ HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
 HttpChannel::~HttpChannel() = default;
 
 Task<HttpServerResponse> HttpChannel::post_message(HttpServerRequest request) {
-    return state_->post(std::move(request));
+    return state_->receive(std::move(request), detail::read_model_message);
 }
 
 Task<HttpServerResponse> HttpChannel::read_message(HttpServerRequest request) {

@@ -14,6 +14,7 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace bub::detail {
@@ -197,12 +198,16 @@ HttpMessage read_stop(const cubepi::HttpServerRequest& request, const HttpAccess
     return message;
 }
 
-HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAccess& access) {
-    const JsonObject body =
-        body_of(request, {"session", "text", "user", "context", "answer_to", "answer", "files"});
+namespace {
+
+/// Reads a message with its text. `mark`: what precedes a text that would be a command.
+HttpMessage message_in(const JsonObject& body, const cubepi::HttpServerRequest& request,
+                       const HttpAccess& access, std::string_view mark = {}) {
     HttpMessage message = message_of(request, body, access);
     Envelope& envelope = message.envelope;
     envelope.content = text(body, "text", request.body.size());
+    const std::string_view written = cubepi::detail::trimmed(*envelope.content);
+    if (written.starts_with(',') || written.starts_with('/')) envelope.content->insert(0, mark);
     if (const Json* context = body.if_contains("context")) {
         if (!context->is_object()) refuse("'context' must be an object");
         // One member, so that none of the client's names is one that the pipeline reads (D101).
@@ -228,6 +233,19 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAcc
     if (!request.headers.get("idempotency-key").empty())
         envelope.rest[request_digest_key] = content_digest(envelope);
     return message;
+}
+
+}  // namespace
+
+HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAccess& access) {
+    const JsonObject body =
+        body_of(request, {"session", "text", "user", "context", "answer_to", "answer", "files"});
+    return message_in(body, request, access);
+}
+
+HttpMessage read_model_message(const cubepi::HttpServerRequest& request, const HttpAccess&) {
+    const JsonObject body = body_of(request, {"session", "text", "user", "context", "files"});
+    return message_in(body, request, HttpAccess(), "(not a command) ");
 }
 
 std::string content_digest(const Envelope& message) {

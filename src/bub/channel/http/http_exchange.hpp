@@ -48,6 +48,10 @@ std::string session_of_id(const std::string& id);
 /// another interface.
 HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAccess& access);
 
+/// Reads a message of a model, for HttpChannel::post_message(). It has no answer to a question, and its text begins neither with a comma nor
+/// with a slash, so that no part of the pipeline reads a command, a request to stop or an answer in it (B11, B24).
+HttpMessage read_model_message(const cubepi::HttpServerRequest& request, const HttpAccess& access);
+
 /// Reads a request to end the turn of the session of its path, as a message with the text `/stop`. Its body may be empty or name the
 /// `user`; without one it is a request of the program that has the token, which may end every turn.
 HttpMessage read_stop(const cubepi::HttpServerRequest& request, const HttpAccess& access);

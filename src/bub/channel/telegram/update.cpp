@@ -271,12 +271,27 @@ bool is_ours(const SlashCommand& command) {
     return answers_questions(command) || command.name == "stop";
 }
 
+/// Returns the beginning of a text that its sender has not written, which says so; empty: the sender has. A command is read at the
+/// beginning of a text only, so that such a text is none (B11).
+std::string_view foreign_mark(const JsonObject& message) {
+    for (const char* key : {"forward_origin", "forward_date", "forward_from", "forward_from_chat",
+                            "forward_sender_name", "is_automatic_forward"}) {
+        if (message.contains(key)) return "(forwarded) ";
+    }
+    return message.contains("via_bot") ? "(by another bot) " : "";
+}
+
 /// A message as an object, with what decides about it.
 class MessageReader {
 public:
     MessageReader(const JsonObject& message, const Access& access, const BotIdentity& bot,
                   const SentCards& cards, bool is_edit)
-        : message_(message), access_(access), bot_(bot), cards_(cards), is_edit_(is_edit) {
+        : message_(message),
+          access_(access),
+          bot_(bot),
+          cards_(cards),
+          is_edit_(is_edit),
+          foreign_mark_(foreign_mark(message)) {
         incoming_.user = id_in(message, "from");
         incoming_.place.chat = id_in(message, "chat");
         if (cubepi::detail::flag_member(message, "is_topic_message"))
@@ -288,6 +303,8 @@ public:
 
 private:
     bool is_group() const { return incoming_.place.chat < 0; }
+    bool is_own_text() const { return foreign_mark_.empty(); }
+    bool is_comma_command() const { return is_own_text() && text_.starts_with(','); }
     bool is_addressed() const;
     bool is_mentioned() const;
     const JsonObject* replied() const;
@@ -308,6 +325,7 @@ private:
     const BotIdentity& bot_;
     const SentCards& cards_;
     const bool is_edit_;
+    const std::string_view foreign_mark_;
     std::string text_;
     std::optional<SlashCommand> command_;
     JsonObject origin_;
@@ -365,7 +383,7 @@ Incoming MessageReader::read() && {
     if (!from || incoming_.place.chat == 0 || cubepi::detail::flag_member(*from, "is_bot") ||
         !has_content())
         return end(Kind::ignored);
-    command_ = slash_command(text_);
+    if (is_own_text()) command_ = slash_command(text_);
     const bool is_for_other_bot =
         command_ && !command_->bot.empty() && !equal_ignoring_case(command_->bot, bot_.username);
     if (is_for_other_bot) return end(Kind::ignored);
@@ -374,10 +392,10 @@ Incoming MessageReader::read() && {
         return end(is_group() ? Kind::unknown_group : Kind::unknown_user);
     if (command_ && command_->name == "start" && !is_group()) return end(Kind::greeting);
     // A command that was executed is not executed again because its text has changed.
-    const bool is_command = command_ || text_.starts_with(',');
+    const bool is_command = command_ || is_comma_command();
     if (is_edit_ && (is_command || !incoming_.is_addressed)) return end(Kind::ignored);
     JsonObject of_question;
-    const bool may_answer = (command_ && answers_questions(*command_)) || !text_.empty();
+    const bool may_answer = is_own_text() && !text_.empty();
     if (may_answer && is_reply_to_bot() && access_.approvers().contains(incoming_.user))
         move_answer(incoming_, *replied(), of_question);
     set_origin();
@@ -386,7 +404,7 @@ Incoming MessageReader::read() && {
         read_command();
     } else if (command_ && is_about_session(*command_) && incoming_.is_addressed) {
         read_session_command();
-    } else if (incoming_.is_addressed && is_reply_to_bot()) {
+    } else if (is_own_text() && incoming_.is_addressed && is_reply_to_bot()) {
         read_answer_by_reply();
     }
     if (!incoming_.envelope.content) read_text();
@@ -452,9 +470,14 @@ void MessageReader::read_text() {
     JsonArray files;
     envelope.content = text_;
     add_media(message_, envelope, files);
+    if (!is_own_text()) {
+        envelope.content->insert(0, foreign_mark_);
+        // Nor is it an answer in a private chat (B24).
+        envelope.rest[before_question_key] = true;
+    }
     if (is_edit_) *envelope.content = "(edited) " + *envelope.content;
     // A comma introduces a command only at the beginning (B11), so a command of an operator stays as it is.
-    const bool is_command = text_.starts_with(',');
+    const bool is_command = is_comma_command();
     if (is_group() && !is_command)
         *envelope.content = origin_["name"].as_string().c_str() + (": " + *envelope.content);
     if (replied() && !is_command) *envelope.content = quoted(*replied(), files) + *envelope.content;
