@@ -48,8 +48,8 @@ inline constexpr std::string_view refused_answer_key = "refused_answer";
 /// `question_key` has.
 inline constexpr std::string_view open_questions_key = "open_questions";
 
-/// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user, name, session}. The rules for this
-/// origin also hold in the turn of the answer.
+/// The key of HitlRequest::extra with the origin of the message whose turn asks: {channel, chat, user, name, session}, and `unprompted` (true)
+/// if that message has `task_results_key`. The turn of the answer acts for this origin: by its rules, at its cost, in its chat.
 inline constexpr std::string_view asker_key = "asker";
 /// Returns that origin from the members of a request, or from its `extra`; empty if there is none.
 JsonObject asker_of(const JsonObject& members);

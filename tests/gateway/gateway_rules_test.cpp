@@ -68,6 +68,19 @@ TEST_F(GatewayRules, D182_DeniedPath_IsRefused) {
     EXPECT_FALSE(std::filesystem::exists(workspace() / "secrets/a"));
 }
 
+TEST_F(GatewayRules, D85_SubagentOfCommand_HasRulesOfItsSender) {
+    configure(may_write, "deny: ['write: secrets/*']\n");
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    for (const char* path : {"public/a", "secrets/a"}) {
+        const std::string command = ",subagent prompt='write " + std::string(path) + "'";
+        (void)run(post_message(port, {{"session", "s1"}, {"text", command}, {"user", "olga"}}));
+    }
+    EXPECT_TRUE(std::filesystem::exists(workspace() / "public/a"));
+    EXPECT_FALSE(std::filesystem::exists(workspace() / "secrets/a"));
+    EXPECT_NE(model.wait_for("write secrets/a", 2).find("Refused by the rule"), std::string::npos);
+}
+
 TEST_F(GatewayRules, D72_LinkToProtectedFile_IsAskedAbout) {
     configure(may_write);
     GatewayProcess gateway(home, model.flags());

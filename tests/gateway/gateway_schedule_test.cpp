@@ -124,6 +124,30 @@ TEST_F(TelegramSchedule, D249_AddedByTheTool_FiresIntoTheChat) {
     EXPECT_EQ(model.count("check the build"), 1u);
 }
 
+/// The user who approves the first call is not the one for whom the run acts.
+TEST(GatewaySchedule, D250_ApprovedRun_SchedulesForItsUser) {
+    joint_tests::ModelServer server([](const boost::json::object& body) {
+        const Asked asked("\r\n\r\n" + boost::json::serialize(body));
+        if (asked.role == "user")
+            return joint_tests::chat_answer("", {{"write", R"({"path":"a","content":"b"})"}});
+        if (asked.body.find("Added. ") != std::string::npos)
+            return joint_tests::chat_answer("Done.");
+        return joint_tests::chat_answer(
+            "", {{"schedule",
+                  call_of({{"action", "add"}, {"at", "+1h"}, {"text", "write"}}).substr(9)}});
+    });
+    const GatewayHome home;
+    home.configure(
+        "{http: {listen: \"127.0.0.1:0\", operators: [olga]}, "
+        "rules: [{user: olga, allow: [\"write: *\"]}]}");
+    GatewayProcess gateway(home,
+                           {"--provider", "openai", "--base-url", server.url(), "-m", "local"});
+    const std::uint16_t port = gateway.wait_until_running();
+    for (const auto& [user, text] : {std::pair("bob", "write"), std::pair("olga", ",approve")})
+        (void)run(post_message(port, {{"session", "s1"}, {"text", text}, {"user", user}}));
+    EXPECT_EQ(only_one(home).at("user"), "bob");
+}
+
 TEST_F(TelegramSchedule, D249_MissedFiring_IsLateAndSentOnce) {
     start();
     say(call_of({{"action", "add"}, {"every", "1d"}, {"text", "water the plants"}}));

@@ -181,6 +181,27 @@ TEST_F(Web, D240_RulesOfProject_NeedTrust) {
     EXPECT_TRUE(has_question(olga)) << "the question of the process before is lost";
 }
 
+TEST_F(Web, D142_RunUnderTrustedHooks_ContinuesUnderThem) {
+    configure("gateway: {}\n");
+    put(project / ".cubepi/config.yaml",
+        "hooks: {PreToolUse: [{matcher: list, hooks: [{command: exit 2}]}]}\n");
+    start({"--trust"});
+    (void)begin(browser(), "write made.txt");
+    std::string id = question(browser());
+    for (const bool is_trusted : {false, true}) {
+        web->send(SIGTERM);
+        EXPECT_EQ(web->wait(), 0) << web->output();
+        if (is_trusted) EXPECT_EQ(run_command(home, {"trust", "add", project.string()}).status, 0);
+        start();
+        const Browser olga = browser();
+        const Answered answered = olga.post("v1/admin/questions/" + id + "/approve");
+        EXPECT_EQ(answered.status == 200, is_trusted) << answered.body;
+        EXPECT_EQ(has_question(olga), !is_trusted);
+        if (is_trusted) (void)model.wait_for("write made.txt", 2);
+        EXPECT_EQ(std::filesystem::exists(project / "made.txt"), is_trusted);
+    }
+}
+
 TEST_F(Web, D241_TypedFile_IsPutIntoTheMessage) {
     configure("gateway: {}\n");
     put(home.path() / "secret.txt", "a secret\n");

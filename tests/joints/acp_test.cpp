@@ -321,6 +321,30 @@ TEST_F(AgentOfEditor, D188_CancelledWhileReading_NeverReachesTheModel) {
     EXPECT_EQ(server.requests().at(0).find("When?"), std::string::npos);
 }
 
+TEST_F(AgentOfEditor, D142_PromptsDuringRun_PassHooks) {
+    configure(home,
+              "hooks: {UserPromptSubmit: [{hooks: [{command: 'if grep -q secret; then echo no "
+              "secrets >&2; exit 2; fi'}]}]}\n");
+    ModelServer server({chat_answer("", {to_write("a.txt")}), chat_answer("Done.")});
+    EditorProcess editor(home, flags_of(server));
+    editor.open();
+    EXPECT_EQ(stop_of(editor.prompt("Send the secret.")), "end_turn");
+    EXPECT_TRUE(server.requests().empty());
+    editor.start("session/prompt", editor.prompt_params("go"));
+    const boost::json::object question = editor.next();
+    for (const char* text : {"Add the secret.", "Add the date."})
+        editor.start("session/prompt", editor.prompt_params(text));
+    editor.choose(question, "allow");
+    for (int prompts = 0; prompts < 3; ++prompts) EXPECT_EQ(stop_of(editor.next()), "end_turn");
+    ASSERT_EQ(server.requests().size(), 2u);
+    EXPECT_EQ(server.requests().back().find("secret"), std::string::npos);
+    EXPECT_NE(server.requests().back().find("Add the date."), std::string::npos);
+    const std::string shown = editor.text_of("agent_message_chunk");
+    const std::size_t first = shown.find("no secrets");
+    ASSERT_NE(first, std::string::npos) << shown;
+    EXPECT_NE(shown.find("no secrets", first + 1), std::string::npos) << shown;
+}
+
 TEST_F(AgentOfEditor, Sandbox_ConfinesCommands) {
     std::filesystem::create_directories(home.work() / ".git/hooks");
     write_file(home.work() / ".git/HEAD", "ref: refs/heads/main\n");

@@ -109,6 +109,64 @@ TEST_F(Trust, D155_FlagTrust_HoldsForOneRun) {
     EXPECT_EQ(run_at(home, server, {"-s", "s2", "go"}).status, 7);
 }
 
+/// A run that was suspended under a hook of the directory, which was trusted for that run only.
+class TrustOfRun : public Trust {
+protected:
+    TrustOfRun() {
+        write_file(home.work() / ".cubepi/config.yaml", guard);
+        write_file(home.work() / ".mcp.json", "{}");
+        const Piped run = run_at(home, model, {"--trust", "-s", "s1", "go"});
+        EXPECT_EQ(run.status, 7) << run.err;
+    }
+    Piped answer(const char* how) const {
+        return run_piped(home, {"inbox", how, "call_0", "--provider", "openai", "--base-url",
+                                model.url(), "-m", "local"});
+    }
+
+    static constexpr const char* guard =
+        "hooks: {PreToolUse: [{matcher: list, hooks: [{command: 'echo no lists >&2; exit 2'}]}]}\n";
+    ModelServer model{{chat_answer("", {to_write("a.txt")}),
+                       chat_answer("", {{"list", R"({"path": "."})"}}), chat_answer("All done.")}};
+};
+
+TEST_F(TrustOfRun, D142_OtherProcess_HasTheHooksOfTheRun) {
+    const Piped approved = answer("approve");
+    EXPECT_EQ(approved.status, 0) << approved.err;
+    EXPECT_TRUE(exists("a.txt"));
+    ASSERT_EQ(model.requests().size(), 3u);
+    EXPECT_NE(model.requests().back().find("no lists"), std::string::npos);
+    EXPECT_NE(system_prompt(model.bodies().back()).find("Use tabs."), std::string::npos);
+    // The trust is that of the run.
+    const Piped next = run_at(home, model, {"-s", "s1", "more"});
+    EXPECT_NE(next.err.find("Not loaded, because this directory is not trusted"), std::string::npos)
+        << next.err;
+}
+
+TEST_F(TrustOfRun, D142_ChangedHooks_DoNotContinueTheRun) {
+    write_file(home.work() / ".cubepi/config.yaml", "hooks: {}\n");
+    for (const bool is_removed : {false, true}) {
+        if (is_removed) std::filesystem::remove(home.work() / ".cubepi/config.yaml");
+        const Piped refused = answer("approve");
+        EXPECT_NE(refused.status, 0);
+        EXPECT_NE(refused.err.find("cubepi trust add"), std::string::npos) << refused.err;
+    }
+    EXPECT_FALSE(exists("a.txt"));
+    EXPECT_EQ(model.requests().size(), 1u);
+    write_file(home.work() / ".cubepi/config.yaml", "hooks: {}\n");
+    ASSERT_EQ(run_piped(home, {"trust", "add"}).status, 0);
+    const Piped approved = answer("approve");
+    EXPECT_EQ(approved.status, 0) << approved.err;
+    EXPECT_TRUE(exists("a.txt"));
+    EXPECT_EQ(model.requests().back().find("no lists"), std::string::npos);
+}
+
+TEST_F(TrustOfRun, D142_ChangedHooks_AllowWithdrawal) {
+    std::filesystem::remove(home.work() / ".cubepi/config.yaml");
+    const Piped cancelled = answer("cancel");
+    EXPECT_EQ(cancelled.status, 0) << cancelled.err;
+    EXPECT_FALSE(exists("a.txt"));
+}
+
 TEST_F(Trust, D181_Setting_TrustsWhatSpeaksOnly) {
     write_file(home.config(), "trust: [" + home.root().string() + "]\n");
     const Piped run = run_at(home, server, {"-s", "s1", "go"});

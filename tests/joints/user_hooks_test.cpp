@@ -79,6 +79,22 @@ TEST_F(UserHooks, D142_SubagentInBackground_IsBlocked) {
     EXPECT_NE(model.wait_for("write new.txt", 2).find("not here"), std::string::npos);
 }
 
+TEST_F(UserHooks, D142_SideQuestion_IsBlocked) {
+    write_file(home.config(),
+               "hooks: {UserPromptSubmit: [{hooks: [{command: 'if grep -q secret; then echo not "
+               "this one >&2; exit 2; fi'}]}]}\n");
+    std::vector<std::string> words = {"chat"};
+    for (std::string& flag : model.flags()) words.push_back(std::move(flag));
+    Terminal chat(home, std::move(words));
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "/btw the secret?\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("not this one")) << chat.screen().text();
+    chat.type("/btw the date?\r");
+    ASSERT_TRUE(chat.expect_on_screen("re: the date?")) << chat.screen().text();
+    EXPECT_EQ(model.count("the secret?"), 0u);
+    chat.type("\x04");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
 TEST_F(UserHooks, D150_McpServe_ConfinesCommands) {
     std::filesystem::create_directories(home.work() / ".git/hooks");
     write_file(home.work() / ".git/HEAD", "ref: refs/heads/main\n");

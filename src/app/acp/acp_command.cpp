@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -15,6 +16,7 @@
 
 #include <unistd.h>
 
+#include <bub/questions.hpp>
 #include <bub/tape/prompt_context.hpp>
 #include <cubepi/acp/agent.hpp>
 #include <cubepi/acp/questions.hpp>
@@ -72,10 +74,12 @@ private:
     Pipeline::Parts pipeline_parts();
     AcpQuestions::Options question_options() const;
     Task<AcpStop> run(AcpPrompt prompt);
+    bub::Envelope message_of(const AcpPrompt& prompt);
     Task<AcpPrompt> with_resources(AcpPrompt prompt);
     Task<> use_wanted_model();
     std::string model() const;
     void show(const AgentEvent& event, const Model* model);
+    void show(const bub::StreamEvent& event);
     void send(JsonObject update);
 
     const std::shared_ptr<AcpEditor> editor_;
@@ -91,6 +95,7 @@ private:
     bool is_cancelled_ = false;                ///< the prompt that runs
     std::uint64_t cancels_ = 0;                ///< number of calls of cancel()
     std::optional<std::stop_source> reading_;  ///< resources of the prompt that runs
+    std::set<std::string> refused_;  ///< the ids of messages to the run that a hook has refused
     AcpStop last_ = AcpStop::cancelled;
     AsyncEvent ended_;
 };
@@ -219,6 +224,25 @@ void EditorSession::show(const AgentEvent& event, const Model* model) {
     for (JsonObject& update : updates_->of(event, model)) send(std::move(update));
 }
 
+/// Shows what the pipeline itself answers, such as the reason of a hook. The events of the agent are shown when they occur.
+void EditorSession::show(const bub::StreamEvent& event) {
+    pipeline_.note_shown(event);
+    if (event.agent_event || event.kind != bub::event_kind::text) return;
+    if (const Json* const refused = event.data.if_contains(bub::refused_input_key))
+        refused_.emplace(std::string(refused->as_string()));
+    const std::string_view text = event.delta();
+    // Not what separates the steps of a turn.
+    if (text.find_first_not_of(" \n") != std::string_view::npos)
+        send(acp_text_update("agent_message_chunk", text));
+}
+
+/// The text of an editor is never a command (B11).
+bub::Envelope EditorSession::message_of(const AcpPrompt& prompt) {
+    bub::Envelope message = pipeline_.message(prompt.text, false);
+    for (const ImageContent& image : prompt.images) message.media.push_back(picture_of(image));
+    return message;
+}
+
 /// Adds the resources of MCP servers that the user has named, and tells the user what was added. Afterwards the prompt names none.
 Task<AcpPrompt> EditorSession::with_resources(AcpPrompt prompt) {
     Task<Attachments> reading = attach_mcp_resources(Attachments(), std::exchange(prompt.typed, {}),
@@ -244,15 +268,23 @@ Task<AcpStop> EditorSession::prompt(AcpPrompt prompt) {
         if (cancels_ != cancels) co_return AcpStop::cancelled;
     }
     while (is_running_) {
-        ContentList<Content> blocks;
-        for (const ImageContent& image : prompt.images) blocks.emplace_back(image);
-        const std::optional<Receipt> receipt =
-            pipeline_.steer(user_message(prompt.text, std::move(blocks)));
-        if (receipt) updates_->expect(receipt->message_id(), prompt.on_inserted);
+        bub::Envelope message = message_of(prompt);
+        const std::optional<std::string> id = co_await pipeline_.steer(std::move(message));
+        const auto taken = std::make_shared<bool>(false);
+        if (id) {
+            updates_->expect(*id, [taken, inserted = prompt.on_inserted](const std::string& known) {
+                *taken = true;
+                inserted(known);
+            });
+        }
         while (is_running_) co_await ended_.wait();
-        if (receipt) updates_->forget(receipt->message_id());
+        if (id) {
+            updates_->forget(*id);
+            pipeline_.withdraw(*id);
+            if (*taken || refused_.erase(*id) > 0) co_return last_;
+        }
         if (last_ == AcpStop::cancelled) co_return last_;
-        if (receipt && !pipeline_.withdraw(*receipt)) co_return last_;
+        // The run has ended before it took the message.
     }
     struct Running {
         EditorSession& session;
@@ -297,11 +329,9 @@ Task<AcpStop> EditorSession::run(AcpPrompt prompt) {
     if (is_cancelled_) co_return AcpStop::cancelled;
     prompt = std::move(read).value();
     updates_->expect({}, std::move(prompt.on_inserted));
-    // The text of an editor is never a command (B11).
-    bub::Envelope message = pipeline_.message(std::move(prompt.text), false);
-    for (ImageContent& image : prompt.images) message.media.push_back(picture_of(std::move(image)));
+    bub::Envelope message = message_of(prompt);
     Pipeline::Show shown = [this](const bub::StreamEvent& event, const bub::Envelope&) {
-        pipeline_.note_shown(event);
+        show(event);
     };
     const Answer answer = co_await pipeline_.ask(std::move(message), std::move(shown));
     if (pipeline_.plan().take_warnings) {

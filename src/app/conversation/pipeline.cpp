@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel.hpp>
+#include <bub/channel/debounce.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/memory_tape_store.hpp>
@@ -443,17 +445,22 @@ void Pipeline::stop() {
     }
 }
 
-std::optional<Receipt> Pipeline::steer(Message message) {
+Task<std::optional<std::string>> Pipeline::steer(bub::Envelope message) {
+    std::optional<std::string> id;
+    if (!inbox_) inbox_ = co_await framework_.steering_inbox();
     const std::shared_ptr<Agent> agent = agent_.lock();
-    if (!turn_ || !agent || !agent->state().is_streaming) return std::nullopt;
-    return agent->steer(std::move(message));
+    // A command is a turn of its own.
+    if (!turn_ || !agent || !agent->state().is_streaming || !bub::is_prompt(message)) co_return id;
+    message.inbound_id = Runtime::standard()->ids->next();
+    std::string its_id = bub::input_id_of(message);
+    if (inbox_->enqueue(plan_.session_id, std::move(message))) id = std::move(its_id);
+    co_return id;
 }
 
-bool Pipeline::withdraw(const Receipt& receipt) {
-    // The messages of an agent that has ended are gone with it.
-    const std::shared_ptr<Agent> agent = agent_.lock();
-    if (!agent) return receipt.state() == ReceiptState::queued;
-    return agent->cancel_steer(receipt.message_id());
+void Pipeline::withdraw(const std::string& id) {
+    std::vector<bub::Envelope> waiting = inbox_->drain(plan_.session_id);
+    std::erase_if(waiting, [&](const bub::Envelope& one) { return bub::input_id_of(one) == id; });
+    inbox_->put_back(plan_.session_id, std::move(waiting));
 }
 
 Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thrown,
@@ -575,12 +582,23 @@ FailureContext Pipeline::context() const {
 
 Task<AsideAnswer> ask_aside(Pipeline& pipeline, std::string question) {
     SessionPlan plan = co_await plan_of_copy(pipeline);
+    // A hook may have to see each prompt; it decides before anything is sent.
+    for (const bub::CommandHook& hook : pipeline.plan().hooks)
+        if (hook.point == bub::HookPoint::user_prompt_submit) plan.hooks.push_back(hook);
     Pipeline copy(std::move(plan), Pipeline::Parts());
     AsideAnswer made;
-    Pipeline::Show show = [](const bub::StreamEvent&, const bub::Envelope&) {};
+    std::string of_pipeline;  // not of the model
+    Pipeline::Show show = [&of_pipeline](const bub::StreamEvent& event, const bub::Envelope&) {
+        if (event.kind == bub::event_kind::text && !event.agent_event) of_pipeline += event.delta();
+    };
     bub::Envelope message = copy.message(std::move(question), false);
     made.answer = co_await copy.ask(std::move(message), std::move(show));
-    if (made.answer.result) made.text = made.answer.result->text();
+    if (made.answer.result) {
+        made.text = made.answer.result->text();
+    } else if (made.answer.failure.exit_code == exit_ok) {
+        made.answer.failure.exit_code = exit_failed;
+        made.answer.failure.text = std::move(of_pipeline);
+    }
     co_return made;
 }
 

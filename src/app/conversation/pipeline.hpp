@@ -92,10 +92,11 @@ public:
     /// Stops the turn of ask(), if there is one. The remaining events of the agent are still shown.
     void stop();
 
-    /// Inserts a message into the run of ask(). Nothing: no run would take it.
-    std::optional<Receipt> steer(Message message);
-    /// Withdraws it. Returns false if the run has taken it.
-    bool withdraw(const Receipt& receipt);
+    /// Offers a message to the run of ask(), which takes it after its next answer and after the hooks of the user have seen it. Returns
+    /// the id that it will have in the conversation; nothing: no run would take it.
+    Task<std::optional<std::string>> steer(bub::Envelope message);
+    /// Withdraws it if the run has not taken it.
+    void withdraw(const std::string& id);
 
     /// Must be called after `event` has been shown.
     void note_shown(const bub::StreamEvent& event);
@@ -131,6 +132,7 @@ private:
     AsyncEvent session_created_;  // or creating it failed, and the next message tries again
     std::weak_ptr<Agent> agent_;  // of the current turn
     std::optional<std::stop_source> turn_;
+    std::shared_ptr<bub::SteeringInbox> inbox_;  // null: nothing was offered yet
     std::optional<RunResult> result_;
     std::optional<ModelChoice> failed_fallback_;  // the fallback model that failed last in the run
 };

@@ -470,10 +470,15 @@ Task<SessionPlan> find_session(std::string name, bool continues, bool temporary)
 
 /// Opens the project of the directory, whose authors may not be the user.
 Task<> add_project(SessionPlan& plan, TrustSettings trust, std::shared_ptr<Prompter> prompter) {
+    // The user trusts what there is now, or no model is called.
+    const bool accepts_changes = trust.this_run || plan.model.offline;
+    const TrustedFiles of_run = trust.of_run.value_or(TrustedFiles());
     OpenedProject opened = co_await open_project(std::move(trust), std::move(prompter));
     plan.files = std::move(opened.files);
     plan.trusts_project = opened.project.is_trusted;
     plan.project = settings_of(opened.project);
+    if (!accepts_changes) require_files_of_run(of_run, plan.project);
+    store_trust(plan.run_flags, plan.project);
     for (auto* texts : {&opened.warnings, &plan.project.problems})
         plan.warnings.insert(plan.warnings.end(), texts->begin(), texts->end());
     plan.notes.insert(plan.notes.end(), opened.notes.begin(), opened.notes.end());
@@ -612,6 +617,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
                                 : flags.system_prompt;
     session.location = location_text(std::filesystem::current_path());
     TrustSettings trust{config.trust, flags.trust};
+    if (const JsonObject* const stored = detail::object_member(endpoint, run_flags_key))
+        trust.of_run = stored_trust(*stored);
     std::shared_ptr<Prompter> trust_prompter = parts.asks_for_trust ? prompter : nullptr;
     co_await add_project(session, std::move(trust), std::move(trust_prompter));
     std::optional<Toolbox> tools;

@@ -36,6 +36,7 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/store_locations.hpp"
+#include "../conversation/session.hpp"
 #include "../conversation/tool_approval.hpp"
 #include "../mcp/mcp_hub.hpp"
 #include "../mcp/mcp_settings.hpp"
@@ -601,14 +602,23 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
     };
-    options.describe_endpoint = [sources = sources_, model = model_,
-                                 sandbox = config_.sandbox](const AssistantMessage& answer) {
+    options.describe_endpoint = [sources = sources_, model = model_, sandbox = config_.sandbox,
+                                 &project = project_](const AssistantMessage& answer) {
         JsonObject endpoint = endpoint_of_answer(sources, model, answer).to_json();
-        if (!endpoint.empty()) endpoint[sandbox_key] = stored_sandbox(sandbox);
+        if (endpoint.empty()) return endpoint;
+        endpoint[sandbox_key] = stored_sandbox(sandbox);
+        // Where a chat or another `cubepi web` of the directory finds it.
+        JsonObject flags;
+        store_trust(flags, project);
+        if (!flags.empty()) endpoint[run_flags_key] = std::move(flags);
         return endpoint;
     };
-    options.model_at_endpoint = [sources = sources_, model = model_, sandbox = config_.sandbox](
-                                    const JsonObject& stored, const std::string& id) {
+    options.model_at_endpoint = [sources = sources_, model = model_, sandbox = config_.sandbox,
+                                 &project = project_](const JsonObject& stored,
+                                                      const std::string& id) {
+        const JsonObject* const flags = detail::object_member(stored, run_flags_key);
+        if (const auto of_run = flags ? stored_trust(*flags) : std::nullopt)
+            require_files_of_run(*of_run, project);
         const JsonObject* const earlier = detail::object_member(stored, sandbox_key);
         SandboxSettings stricter = sandbox;
         if (earlier && restrict_sandbox(stricter, *earlier)) {

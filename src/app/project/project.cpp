@@ -10,6 +10,7 @@
 #include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 
@@ -25,6 +26,7 @@ namespace {
 constexpr std::size_t max_file_bytes = 64 * 1024;
 constexpr std::size_t max_prompts = 200;
 constexpr std::string_view prompt_suffix = ".md";
+constexpr std::string_view trust_key = "trust";
 
 /// Reads the files of a project that are trusted by their content.
 class BoundFileReader {
@@ -93,7 +95,7 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& di
 }
 
 bool is_in_settings(const std::filesystem::path& directory, const TrustSettings& settings) {
-    if (settings.this_run) return true;
+    if (settings.this_run || settings.of_run) return true;
     if (settings.paths.empty()) return false;
     std::error_code failed;
     const std::filesystem::path canonical = std::filesystem::canonical(directory, failed);
@@ -131,6 +133,12 @@ struct ProjectRecords {
     std::vector<std::filesystem::path> places = {};
     std::vector<TrustRecord> records = {};
 };
+
+bool has(const std::optional<TrustedFiles>& files, const BoundFile& file) {
+    if (!files) return false;
+    const auto found = files->find(file.name);
+    return found != files->end() && found->second == file.digest;
+}
 
 bool is_prompt(const BoundFile& file) {
     return file.name.starts_with(std::string(project_prompts) + "/");
@@ -192,6 +200,34 @@ std::vector<BoundFile> read_files(Project& project) {
 
 const BoundFile* Project::find(std::string_view name) const { return find_in(trusted, name); }
 
+void store_trust(JsonObject& flags, const ProjectSettings& settings) {
+    if (!settings.trusted) return;
+    JsonObject files;
+    for (const auto& [name, digest] : *settings.trusted) files[name] = digest;
+    flags[trust_key] = std::move(files);
+}
+
+std::optional<TrustedFiles> stored_trust(const JsonObject& flags) {
+    const JsonObject* const stored = cubepi::detail::object_member(flags, trust_key);
+    if (!stored) return std::nullopt;
+    TrustedFiles files;
+    for (const auto& file : *stored) {
+        if (file.value().is_string()) files.emplace(file.key(), file.value().get_string());
+    }
+    return files;
+}
+
+void require_files_of_run(const TrustedFiles& of_run, const ProjectSettings& settings) {
+    for (const auto& [name, digest] : of_run) {
+        if (settings.trusted && settings.trusted->contains(name)) continue;
+        throw Error(ErrorCode::permission_denied,
+                    "the run that waits is bound by the rules and hooks of '" + name +
+                        "' in this directory, which was removed, has changed or is not trusted "
+                        "any more. Restore the file, or trust what it contains now: cubepi trust "
+                        "add. To withdraw the question: cubepi inbox cancel");
+    }
+}
+
 std::string Project::untrusted_text() const {
     std::string text;
     std::size_t prompts = 0;
@@ -224,7 +260,7 @@ Project find_project(const std::filesystem::path& directory, const TrustSettings
     project.is_trusted = records.trust_directory(settings);
     for (BoundFile& file : files) {
         // A directory of the configuration has not been read by its user, as it will be: its files that run programs are not bound.
-        const bool is_same = settings.this_run || records.have(file);
+        const bool is_same = settings.this_run || has(settings.of_run, file) || records.have(file);
         (is_same ? project.trusted : project.untrusted).push_back(std::move(file));
     }
     return project;
@@ -269,8 +305,13 @@ ProjectSettings settings_of(const Project& project) {
         settings.problems.insert(settings.problems.end(), found.problems.begin(),
                                  found.problems.end());
     }
+    if (project.is_trusted) settings.trusted.emplace();
     for (const BoundFile& file : project.trusted) {
-        if (is_prompt(file)) settings.prompts.push_back({prompt_name(file), file.text});
+        if (is_prompt(file)) {
+            settings.prompts.push_back({prompt_name(file), file.text});
+        } else if (settings.trusted) {
+            settings.trusted->emplace(file.name, file.digest);
+        }
     }
     return settings;
 }

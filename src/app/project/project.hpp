@@ -2,11 +2,14 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <bub/builtin/command_hooks.hpp>
+#include <cubepi/core/json.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
 #include "../mcp/mcp_settings.hpp"
@@ -17,11 +20,16 @@
 
 namespace cubepi::app {
 
+/// The digests of the trusted files that decide about calls (`.cubepi/config.yaml`, `.mcp.json`), by name.
+using TrustedFiles = std::map<std::string, std::string>;
+
 /// The ways in which a directory is trusted without a record.
 struct TrustSettings {
     /// `trust` of the configuration: instructions and skills of these directories and of what is below.
     std::vector<std::string> paths = {};
     bool this_run = false;  ///< --trust: all files as they are now
+    /// The directory and these files were trusted by a run that continues. Absent: there is none, or it trusted nothing.
+    std::optional<TrustedFiles> of_run = {};
 };
 
 /// A file that is trusted by its content: `.cubepi/config.yaml`, `.cubepi/prompts/NAME.md` or `.mcp.json`.
@@ -73,11 +81,20 @@ struct ProjectSettings {
     std::vector<bub::CommandHook> hooks = {};
     std::vector<McpServerSettings> servers = {};
     std::vector<ProjectPrompt> prompts = {};
-    std::vector<std::string> problems = {};  ///< what is invalid in the files
+    std::vector<std::string> problems = {};    ///< what is invalid in the files
+    std::optional<TrustedFiles> trusted = {};  ///< absent: the directory is not trusted
 };
 
 /// Returns the settings of the trusted files. Rules that only narrow (`ask`, `deny`) are those of an untrusted file, too.
 ProjectSettings settings_of(const Project& project);
+/// Adds the trusted files to the flags that are stored with a suspended run, for TrustSettings::of_run.
+void store_trust(JsonObject& flags, const ProjectSettings& settings);
+/// Returns those of the run; absent: it trusted nothing.
+std::optional<TrustedFiles> stored_trust(const JsonObject& flags);
+/// Checks that the files of a suspended run bind its remaining calls: each is as it was, or the user has trusted what it contains now.
+/// Throws Error(permission_denied).
+void require_files_of_run(const TrustedFiles& of_run, const ProjectSettings& settings);
+
 /// Returns what the untrusted files would do, a line each, for the question to the user.
 std::vector<std::string> effects_of_untrusted(const Project& project);
 

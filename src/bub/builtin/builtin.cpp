@@ -225,8 +225,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     if (call.prompt.empty() && !given) co_return answer_at_once("error: empty prompt", false);
     if (const auto command = command_of(call)) {
         detail::PendingCommand pending = *command;
-        pending.input_id = input_id_of(call.message);
-        pending.digest = detail::request_digest(&call.message);
+        pending.message = &call.message;
         detail::CommandOutput output =
             co_await detail::run_command(core, std::move(pending), call.session_id, call.state);
         co_return answer_at_once(std::move(output.text), true, output.details);

@@ -31,7 +31,9 @@ struct TurnContext {
     const std::string& session_id;
     const std::filesystem::path& workspace;
     TurnState& state;
-    const Envelope* message = nullptr;  ///< that the turn answers; null for a subagent
+    /// For which the run acts: that the turn answers. In the turn of an answer, one with the origin of the question (asker_key), whose sender
+    /// is not an operator. Null for a subagent.
+    const Envelope* message = nullptr;
     /// The turn continues a run whose requests are stored, or is one of a subagent whose requests must be: a channel that
     /// `configure` sets has to store them, too.
     bool stores_requests = false;
@@ -128,7 +130,7 @@ struct BuiltinOptions {
     std::function<cubepi::BoundModel(const JsonObject& endpoint, const std::string& id)>
         model_at_endpoint = {};
     /// Returns the model that a turn calls instead of `model`, for example one whose calls are counted; also for its sub-agents, summaries
-    /// and goals. `origin`: of the message that has caused the turn (asker_key); empty for a command. Called on the threads of turns. Null: `model`.
+    /// and goals. `origin`: of the message that has caused the turn or the command (asker_key). Called on the threads of turns. Null: `model`.
     std::function<cubepi::BoundModel(const cubepi::BoundModel& model, const JsonObject& origin)>
         metered_model = {};
     /// Listed as choices, in addition to `model`.

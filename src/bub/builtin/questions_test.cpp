@@ -7,6 +7,7 @@
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_session.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
@@ -323,6 +324,119 @@ TEST_F(Questions, B26_RulesOfAsker_HoldInTheAnswersTurn) {
         << "the second call is asked about, too";
     EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
     EXPECT_EQ(say_as("boss", ",approve c2").model_output, "done");
+}
+
+/// Returns rules by which one user removes without a question; all users may answer.
+TurnQuestions removals_of(std::string user) {
+    TurnQuestions questions;
+    questions.rules = [user = std::move(user)](const Envelope& message) {
+        SenderRules rules;
+        if (sender_of(message) == user) rules.allow.allow(cubepi::ApprovalRule{"remove", "*"});
+        return rules;
+    };
+    questions.may_answer = [](const Envelope&, const cubepi::HitlRequest&) { return true; };
+    return questions;
+}
+
+/// Records for which messages agents were made, and at whose cost models were called.
+class RunsOfAsker : public Questions {
+protected:
+    void start(std::vector<cubepi::FauxStep> steps) {
+        BuiltinOptions options;
+        options.questions = removals_of("boss");
+        options.configure = [this](cubepi::AgentOptions&, const TurnContext& turn) {
+            if (turn.message) acted_for.push_back(*turn.message);
+        };
+        options.metered_model = [this](const cubepi::BoundModel& model, const JsonObject& origin) {
+            payers.push_back(cubepi::detail::text_member(origin, "user"));
+            return model;
+        };
+        add_builtin(std::move(steps), std::move(options));
+    }
+    TurnResult say(Envelope message, const std::string& user) {
+        message.context["sender_id"] = user;
+        return cubepi::run(framework->process_inbound(std::move(message), false));
+    }
+
+    std::vector<Envelope> acted_for;
+    std::vector<std::string> payers;
+};
+
+TEST_F(RunsOfAsker, B25_AnswerOfAnotherUser_ConfiguresForTheAsker) {
+    start({removal(), "done"});
+    Envelope asked = Envelope("Clean up").on("telegram", "chat");
+    asked.context["sender"] = "Eve";
+    (void)say(std::move(asked), "eve");
+    // Of a user in another chat, whose channel has merged the sessions.
+    Envelope answer = Envelope(",approve c1").on("console", "desk");
+    answer.session_id = "telegram:chat";
+    answer.inbound_id = "7";
+    answer.from_operator = true;
+    EXPECT_EQ(say(std::move(answer), "boss").model_output, "done");
+    ASSERT_EQ(acted_for.size(), 2u);
+    const Envelope& run = acted_for.back();
+    EXPECT_EQ(run.channel, "telegram");
+    EXPECT_EQ(run.chat_id, "chat");
+    EXPECT_EQ(sender_of(run), "eve");
+    EXPECT_FALSE(run.is_operator());
+    EXPECT_EQ(run.inbound_id, std::nullopt) << "it names a message of another chat";
+    EXPECT_EQ(std::count(payers.begin(), payers.end(), "boss"), 0);
+}
+
+TEST_F(RunsOfAsker, D288_AnswerInTheChat_IsNamedByOutputs) {
+    start({removal(), "done"});
+    (void)say(Envelope("Clean up").on("telegram", "chat"), "eve");
+    Envelope answer = Envelope(",approve c1").on("telegram", "chat");
+    answer.inbound_id = "7";
+    (void)say(std::move(answer), "boss");
+    ASSERT_EQ(acted_for.size(), 2u);
+    EXPECT_EQ(sender_of(acted_for.back()), "eve");
+    EXPECT_EQ(acted_for.back().inbound_id, "7");
+}
+
+TEST_F(RunsOfAsker, D250_AnswerToUnpromptedRun_LeavesItUnprompted) {
+    start({removal(), removal("/tmp/y", "c2"), "done", removal("/tmp/z", "c3"), "done"});
+    Envelope firing = Envelope("[Scheduled message]").on("telegram", "chat");
+    firing.rest[task_results_key] = true;
+    (void)say(std::move(firing), "eve");
+    (void)say(Envelope(",approve c1").on("telegram", "chat"), "boss");
+    // The second question belongs to the same run.
+    EXPECT_EQ(say(Envelope(",approve c2").on("telegram", "chat"), "boss").model_output, "done");
+    ASSERT_EQ(acted_for.size(), 3u);
+    for (const Envelope& run : acted_for) EXPECT_TRUE(run.rest.contains(task_results_key));
+    (void)say(Envelope("Clean up").on("telegram", "chat"), "eve");
+    (void)say(Envelope(",approve c3").on("telegram", "chat"), "boss");
+    EXPECT_FALSE(acted_for.back().rest.contains(task_results_key));
+}
+
+TEST_F(RunsOfAsker, D85_SubagentOfCommand_HasRulesOfItsSender) {
+    start({removal(), "not allowed", removal(), "removed"});
+    (void)say(Envelope(",subagent prompt=go").on("cli", "chat"), "eve");
+    EXPECT_TRUE(removed.empty());
+    EXPECT_EQ(std::count(payers.begin(), payers.end(), "eve"), std::ssize(payers));
+    payers.clear();
+    (void)say(Envelope(",subagent prompt=go").on("cli", "chat"), "boss");
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/x"});
+    EXPECT_FALSE(payers.empty());
+    EXPECT_EQ(std::count(payers.begin(), payers.end(), "boss"), std::ssize(payers));
+}
+
+TEST_F(Questions, D85_SubagentOfCommand_IsDeniedByRules) {
+    std::string told;
+    TurnQuestions questions;
+    questions.rules = [](const Envelope&) {
+        SenderRules rules;
+        rules.allow.restrict({cubepi::ApprovalRule{"remove", "*"}, cubepi::RuleEffect::deny, {}});
+        return rules;
+    };
+    add({removal(), cubepi::FauxStep([&told](const cubepi::ModelRequest& request) {
+             told = request.messages.back().text();
+             return faux_assistant_message("not allowed");
+         })},
+        std::move(questions));
+    (void)say(",subagent prompt=go");
+    EXPECT_NE(told.find("Refused by the rule"), std::string::npos) << told;
+    EXPECT_TRUE(removed.empty());
 }
 
 /// Rules that a reload of the configuration can change while a question waits.

@@ -345,8 +345,8 @@ struct EndedCommand {
     std::string name = "command";
     std::string output = {};
     std::string for_model = {};  ///< the user message of a `,!` command
-    std::string input_id = {};   ///< of the message with the command; empty: none
-    std::string digest = {};     ///< of its request; empty: none
+    std::string input_id = {};   ///< input_id_of() the message with the command
+    std::string digest = {};     ///< request_digest() of that message
     JsonObject details = {};     ///< CommandOutput::details
     std::exception_ptr failure = {};
 };
@@ -413,7 +413,8 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
     const std::shared_ptr<TurnTransaction> fork = session.fork(std::move(options));
     co_await fork->open();
     // The delivery log forgets messages, but a repeated one must not have its effect twice (D171).
-    Task<std::optional<RecordedReply>> finding = find_reply(session, pending.input_id);
+    std::string input_id = input_id_of(*pending.message);
+    Task<std::optional<RecordedReply>> finding = find_reply(session, input_id);
     const std::optional<RecordedReply> earlier = co_await std::move(finding);
     if (earlier && earlier->is_command) {
         if (!earlier->answered) throw cubepi::Error(ErrorCode::unknown, earlier->failure);
@@ -423,11 +424,15 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
     }
     const Tape tape = session.in(fork);
     co_await tape.bootstrap();
-    state.replace(std::make_shared<RunningTurn>(RunningTurn{fork}));
+    const auto running = std::make_shared<RunningTurn>(RunningTurn{fork});
+    // A sub-agent is not the operator: the rules for the sender hold for it.
+    if (core->options().questions)
+        running->policy = policy_for(*core, pending.message, core->workspace_of(state));
+    running->asker = origin_of(*pending.message, session_id);
+    state.replace(running);
     state.replace(std::make_shared<Tape>(tape));
+    std::string digest = request_digest(pending.message);
     // Does not throw what the command throws.
-    std::string input_id = std::move(pending.input_id);
-    std::string digest = std::move(pending.digest);
     EndedCommand ended = co_await try_command(core, tape, session_id, state, std::move(pending));
     ended.input_id = std::move(input_id);
     ended.digest = std::move(digest);

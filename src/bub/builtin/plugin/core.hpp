@@ -88,11 +88,10 @@ private:
 
 /// A comma command, between build_prompt and the model stage (B11).
 struct PendingCommand {
-    std::string line;           ///< with the comma
-    bool pasted = false;        ///< the operator did not type the beginning of the line
-    bool of_operator = true;    ///< false: a session_command() of any sender, with no others
-    std::string input_id = {};  ///< input_id_of() the message
-    std::string digest = {};    ///< request_digest() of the message
+    std::string line;         ///< with the comma
+    bool pasted = false;      ///< the operator did not type the beginning of the line
+    bool of_operator = true;  ///< false: a session_command() of any sender, with no others
+    const Envelope* message = nullptr;  ///< with the command; set by run_command()'s caller
 };
 
 /// The end of a command that has not failed.

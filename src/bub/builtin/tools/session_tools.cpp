@@ -292,7 +292,9 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
     }
     std::optional<cubepi::CompactionOptions> options = core->compaction(core->model(*state));
     if (!options) throw cubepi::Error(ErrorCode::unsupported, "compaction is switched off");
-    options->summary_model = core->metered(options->summary_model, JsonObject());
+    const auto running = state->service<RunningTurn>();
+    options->summary_model =
+        core->metered(options->summary_model, running ? running->asker : JsonObject());
     const cubepi::BoundModel writer = options->summary_model;
     cubepi::CompactionMiddleware middleware(std::move(*options));
     cubepi::RunInfo run;

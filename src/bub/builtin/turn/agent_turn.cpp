@@ -244,6 +244,18 @@ Task<> AgentTurn::answer_task() {
     reply_and_end("The sub-agent has the answer.");
 }
 
+/// Finds the message for which a run acts that an answer continues.
+void AgentTurn::act_for_asker() {
+    if (!plan_.message || !asker_.contains("channel")) return;
+    asked_for_ = message_from(asker_);
+    // Outputs there have the id of the message that this turn answers (D288).
+    if (asked_for_->channel == plan_.message->channel &&
+        asked_for_->chat_id == plan_.message->chat_id) {
+        asked_for_->inbound_id = plan_.message->inbound_id;
+        asked_for_->output_channel = plan_.message->output_channel;
+    }
+}
+
 /// The answer may have been received before, by a process that died (D42).
 Task<> AgentTurn::continue_answered_run() {
     if (!asks_user()) co_return;
@@ -256,6 +268,7 @@ Task<> AgentTurn::continue_answered_run() {
     } else if (earlier_answer_) {
         asker_ = earlier_answer_->asker;
     }
+    act_for_asker();
     if (!earlier_answer_ || earlier_answer_->answered || earlier_answer_->superseded) co_return;
     message_id_ = earlier_answer_->message_id;
     run_id_ = earlier_answer_->run_id;
@@ -532,7 +545,7 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
 void AgentTurn::report(const cubepi::RunResult& result) {
     if (!core_->options().on_result || plan_.is_subagent) return;
     const std::filesystem::path directory = core_->workspace_of(state_);
-    const TurnContext occasion{plan_.session_id, directory, state_, plan_.message};
+    const TurnContext occasion{plan_.session_id, directory, state_, run_message()};
     core_->options().on_result(result, occasion);
 }
 

@@ -160,6 +160,7 @@ private:
     Task<> begin();
     Task<> recognize_answer();
     Task<> answer_task();
+    void act_for_asker();
     Task<> continue_answered_run();
     Task<> recover_input();
     void repeat_answers(const std::vector<std::string>& texts,
@@ -203,6 +204,8 @@ private:
     /// See asker_key.
     JsonObject origin_of_turn() const;
     JsonObject payer() const;
+    /// See TurnContext::message.
+    const Envelope* run_message() const { return asked_for_ ? &*asked_for_ : plan_.message; }
     cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
     void add_questions(cubepi::AgentOptions& options);
     std::shared_ptr<cubepi::HitlChannel> task_channel() const;
@@ -250,10 +253,11 @@ private:
     cubepi::MeterAttachment meter_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
-    JsonObject endpoint_;    ///< stored, at which this turn continues a run; empty: none
-    JsonObject asker_;       ///< of the suspended run that an answer continues; see asker_key
-    bool is_stale_ = false;  ///< another process has answered the question of this turn
-    std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
+    JsonObject endpoint_;  ///< stored, at which this turn continues a run; empty: none
+    JsonObject asker_;     ///< of the suspended run that an answer continues; see asker_key
+    std::optional<Envelope> asked_for_;  ///< a message of this origin; absent: there is none
+    bool is_stale_ = false;              ///< another process has answered the question of this turn
+    std::optional<TapeEntry> given_;     ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;      ///< empty: generate one
     cubepi::MessageList inputs_;  ///< the prompts of the current run
@@ -286,9 +290,9 @@ std::string not_allowed_text(const cubepi::HitlRequest& request);
 /// The turn to which a tool belongs, as a service of its TurnState.
 struct RunningTurn {
     std::shared_ptr<TurnTransaction> fork = {};
-    /// The policy of the calls of the turn, which its subagents inherit (D85); null if the plugin has none.
+    /// The policy of the calls of the turn or of the sender of the command, which its subagents inherit (D85); null if the plugin has none.
     cubepi::ApprovalPolicy policy = {};
-    /// The origin of the message that the turn answers; see asker_key.
+    /// The origin of the message for which the turn acts; see asker_key.
     JsonObject asker = {};
     /// The stored endpoint at which the turn continues a run; empty: none.
     JsonObject endpoint = {};
@@ -312,8 +316,15 @@ struct TurnUsage {
     cubepi::Usage usage = {};
 };
 
-/// Returns a message of this origin (asker_key), for the rules. Its sender is not an operator.
+/// Returns a message of this origin (asker_key). Its sender is not an operator.
 Envelope message_from(const JsonObject& origin);
+/// Returns the origin of a message to this session.
+JsonObject origin_of(const Envelope& message, const std::string& session_id);
+
+/// Returns the policy of calls for the sender of a message, if BuiltinOptions::questions is set. Null refuses all calls: there are no rules
+/// for a sub-agent of unknown origin.
+cubepi::ApprovalPolicy policy_for(BuiltinCore& core, const Envelope* message,
+                                  const std::filesystem::path& workspace);
 
 /// Returns the part of a session's tape that its model receives.
 Task<TapeContext> agent_context(std::shared_ptr<BuiltinCore> core, std::string session_id,

@@ -156,7 +156,7 @@ Task<> AgentTurn::make_agent() {
     options.limits.max_repeated_calls = chosen.max_repeated_calls;
     options.reasoning = reasoning_of(state_);
     options.runtime = core_->framework().runtime();
-    const TurnContext occasion{plan_.session_id, directory, state_, plan_.message,
+    const TurnContext occasion{plan_.session_id, directory, state_, run_message(),
                                plan_.answer.has_value() || plan_.can_suspend};
     co_await remember(options);
     const std::shared_ptr<cubepi::Checkpointer> memory = options.checkpointer;
@@ -306,7 +306,7 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& dir
             memory_directory(chosen.home, directory, plan_.session_id, chosen.memory)));
     }
     if (core_->options().files && plan_.message && !plan_.is_subagent)
-        tools.push_back(send_file_tool(core_, plan_.session_id, *plan_.message, directory));
+        tools.push_back(send_file_tool(core_, plan_.session_id, *run_message(), directory));
     return tools;
 }
 
@@ -450,10 +450,7 @@ void AgentTurn::add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::Age
     options.middleware.emplace_back(agents->middleware);
     const auto running = state_.service<RunningTurn>();
     if (!running || !plan_.message) return;
-    // The results belong to the user whose message has started the run, not to the one who has answered a question of it.
-    const bool has_asker = plan_.answer && asker_.contains("channel");
-    const Envelope from = has_asker ? message_from(asker_) : *plan_.message;
-    running->results_message = results_message(from, plan_.session_id);
+    running->results_message = results_message(*run_message(), plan_.session_id);
 }
 
 Task<std::string> AgentTurn::system_prompt() {

@@ -73,22 +73,40 @@ Task<cubepi::ApprovalDecision> decide(std::shared_ptr<const RulesOfTurn> of_turn
     co_return cubepi::ApprovalDecision(std::move(ask));
 }
 
-JsonObject origin_json(const Envelope& message) {
+Task<cubepi::ApprovalDecision> refuse(const cubepi::BeforeToolCallContext&) {
+    cubepi::Deny refusal{"there are no rules for the caller of this sub-agent"};
+    co_return cubepi::ApprovalDecision(std::move(refusal));
+}
+
+/// The member of asker_key about a run that no user has begun.
+constexpr std::string_view unprompted_key = "unprompted";
+
+}  // namespace
+
+cubepi::ApprovalPolicy policy_for(BuiltinCore& core, const Envelope* message,
+                                  const std::filesystem::path& workspace) {
+    const TurnQuestions& questions = *core.options().questions;
+    if (questions.policy) return questions.policy;
+    if (!message) return refuse;
+    RulesOfTurn rules;
+    if (questions.rules) rules.rules = questions.rules(*message);
+    rules.workspace = core.workspace(workspace);
+    rules.runtime = core.framework().runtime();
+    return [of_turn = std::make_shared<const RulesOfTurn>(std::move(rules))](
+               const cubepi::BeforeToolCallContext& call) { return decide(of_turn, call); };
+}
+
+JsonObject origin_of(const Envelope& message, const std::string& session_id) {
     JsonObject origin;
     if (message.channel) origin["channel"] = *message.channel;
     if (message.chat_id) origin["chat"] = *message.chat_id;
     if (std::string user = sender_of(message); !user.empty()) origin["user"] = std::move(user);
     std::string name = cubepi::detail::text_member(message.context, "sender");
     if (!name.empty()) origin["name"] = std::move(name);
+    if (message.rest.contains(task_results_key)) origin[unprompted_key] = true;
+    origin["session"] = session_id;
     return origin;
 }
-
-cubepi::ApprovalPolicy policy_of(RulesOfTurn rules) {
-    return [of_turn = std::make_shared<const RulesOfTurn>(std::move(rules))](
-               const cubepi::BeforeToolCallContext& call) { return decide(of_turn, call); };
-}
-
-}  // namespace
 
 Envelope message_from(const JsonObject& origin) {
     Envelope message;
@@ -99,6 +117,7 @@ Envelope message_from(const JsonObject& origin) {
         message.context["sender_id"] = std::move(user);
     if (std::string name = cubepi::detail::text_member(origin, "name"); !name.empty())
         message.context["sender"] = std::move(name);
+    if (cubepi::detail::flag_member(origin, unprompted_key)) message.rest[task_results_key] = true;
     return message;
 }
 
@@ -116,15 +135,12 @@ bool AgentTurn::asks_user() const {
 
 /// Returns the policy of the calls of this turn. A subagent has that of its parent (D85).
 cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const {
-    const TurnQuestions& questions = *core_->options().questions;
     if (plan_.policy) return plan_.policy;
-    if (questions.policy) return questions.policy;
-    RulesOfTurn of_turn;
-    if (questions.rules && plan_.message)
-        of_turn.rules = questions.rules(plan_.answer ? message_from(asker) : *plan_.message);
-    of_turn.workspace = core_->workspace(core_->workspace_of(state_));
-    of_turn.runtime = core_->framework().runtime();
-    return policy_of(std::move(of_turn));
+    const std::filesystem::path workspace = core_->workspace_of(state_);
+    if (!plan_.answer) return policy_for(*core_, plan_.message, workspace);
+    // A question without an origin has no rules, whatever those of the user who answers are.
+    const Envelope from = message_from(asker);
+    return policy_for(*core_, &from, workspace);
 }
 
 /// Returns the channel of a sub-agent in the background, whose questions a turn of its session shows, and another one answers (D128);
@@ -165,11 +181,8 @@ void AgentTurn::ask_on(cubepi::AgentOptions& options,
 JsonObject AgentTurn::origin_of_turn() const {
     if (plan_.is_subagent) return plan_.asker;
     JsonObject origin;
-    if (plan_.answer) {
-        origin = asker_;
-    } else if (plan_.message) {
-        origin = origin_json(*plan_.message);
-    }
+    if (!plan_.answer && plan_.message) return origin_of(*plan_.message, plan_.session_id);
+    if (plan_.answer) origin = asker_;
     origin["session"] = plan_.session_id;
     return origin;
 }
@@ -178,7 +191,8 @@ JsonObject AgentTurn::origin_of_turn() const {
 JsonObject AgentTurn::payer() const {
     JsonObject origin = origin_of_turn();
     // The answer to a question of a version that did not record who was asked.
-    if (!origin.contains("channel") && plan_.message) origin = origin_json(*plan_.message);
+    if (!origin.contains("channel") && plan_.message)
+        origin = origin_of(*plan_.message, plan_.session_id);
     return origin;
 }
 
