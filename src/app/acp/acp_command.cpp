@@ -299,7 +299,11 @@ Task<AcpStop> EditorSession::prompt(AcpPrompt prompt) {
         }
     };
     const Running running(*this);
-    last_ = co_await run(std::move(prompt));
+    Task<AcpStop> turn = run(std::move(prompt));
+    Outcome<AcpStop> ended = co_await outcome_of(std::move(turn));
+    // A failure is reported to this prompt; one that has arrived meanwhile is not cancelled by it.
+    if (!ended.cancelled()) last_ = ended ? ended.value() : AcpStop::end_turn;
+    ended.rethrow();
     co_return last_;
 }
 

@@ -58,8 +58,10 @@ public:
         const Running running(*this);
         updates_->expect({}, std::move(prompt.on_inserted));
         const RunResult result = co_await agent_.prompt(std::move(message));
-        if (result.outcome == RunOutcome::failed) throw Error(result.error());
-        last_ = acp_stop_of(result);
+        const bool failed = result.outcome == RunOutcome::failed;
+        // A failure is reported to this prompt; one that has arrived meanwhile is not cancelled by it.
+        last_ = failed ? AcpStop::end_turn : acp_stop_of(result);
+        if (failed) throw Error(result.error());
         co_return last_;
     }
 

@@ -182,6 +182,30 @@ TEST(AcpAgentHostTest, PromptDuringPrompt_SteersIt) {
     run(with_editor(asking_host(faux, std::make_shared<int>()), script));
 }
 
+TEST(AcpAgentHostTest, PromptDuringFailedRun_RunsNext) {
+    FauxProvider faux;
+    AsyncEvent arrived;
+    FauxStep failing([&arrived](const ModelRequest&) -> Task<AssistantMessage> {
+        co_await arrived.wait();
+        throw Error(ErrorCode::connect, "the endpoint is down");
+    });
+    faux.set_responses({std::move(failing), "Second."});
+    const auto script = [&arrived](ScriptedEditor& editor) -> Task<> {
+        const std::string session = co_await editor.open();
+        (void)editor.start("session/prompt", prompt_json(session, "First"));
+        (void)editor.start("session/prompt", prompt_json(session, "Then this"));
+        // The agent reads its requests in order.
+        (void)co_await editor.call("session/unknown", "{}");
+        arrived.set();
+        RpcMessage first = co_await editor.next();
+        RpcMessage second = co_await editor.next();
+        EXPECT_NE(first.text.find("the endpoint is down"), std::string::npos) << first.text;
+        EXPECT_EQ(second.result.at("stopReason"), Json("end_turn"));
+        EXPECT_EQ(editor.text_of("agent_message_chunk"), "Second.");
+    };
+    run(with_editor(asking_host(faux, std::make_shared<int>()), script));
+}
+
 TEST(AcpAgentHostTest, FailureOfModel_IsErrorWithItsText) {
     FauxProvider faux;
     faux.set_responses({faux_failure("the endpoint is down")});
