@@ -197,11 +197,25 @@ TEST(Run, D80_OutputSchema_MakesTheAnswerAValue) {
     plain[8] = home.script(R"(["Seven.", "Seven, really."])");
     const Piped text = run_piped(home, plain);
     EXPECT_EQ(text.status, 1) << text.out;
+    EXPECT_EQ(text.out, "") << "the output is the value alone";
     EXPECT_NE(text.err.find("no answer fits --output-schema (2 attempts): the model answered with "
                             "text, which began: Seven, really.\n"),
               std::string::npos)
         << text.err;
     EXPECT_EQ(read_file(home.work() / "n.json"), "{\"n\":7}\n");
+}
+
+TEST(Run, D80_OutputSchemaWithText_PrintsTheValueOnly) {
+    const Home home;
+    write_file(home.work() / "form.json",
+               R"({"type": "object", "required": ["n"], "properties": {"n": {}}})");
+    const std::string script = home.script(
+        R"([{"stop_reason": "tool_use", "content": [{"type": "text", "text": "I count."},
+             {"type": "tool_call", "id": "c1", "name": "structured_output", "arguments": {"n": 7}}]}])");
+    const Piped run =
+        run_piped(home, {"run", "--output-schema", "form.json", "--script", script, "count"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.out, "{\"n\":7}\n");
 }
 
 TEST(Run, WrongOutputSchema_IsAUsageError) {
