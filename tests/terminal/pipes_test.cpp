@@ -284,6 +284,19 @@ TEST(Run, Image_AccompaniesThePrompt) {
     EXPECT_EQ(run_piped(home, {"run", "--image", "text.txt", "--offline", "hello"}).status, 2);
 }
 
+TEST(Run, PathOutside_IsTheErrorOfTheTool) {
+    const Home home;
+    const std::string script = home.script(
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
+             "arguments": {"path": "/outside/x.txt", "content": "x"}}]}, "Done."])");
+    for (const char* const flag : {"--yes", "--no-save"}) {
+        const Piped run = run_piped(home, {"run", "--json", flag, "--script", script, "go"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        EXPECT_NE(run.out.find("/outside/x.txt"), std::string::npos) << run.out;
+        EXPECT_EQ(run.out.find("Refused"), std::string::npos) << run.out;
+    }
+}
+
 TEST(Run, StandardInput_AccompaniesThePrompt) {
     const Home home;
     const Piped run =
