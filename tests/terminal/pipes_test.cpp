@@ -297,6 +297,15 @@ TEST(Run, PathOutside_IsTheErrorOfTheTool) {
     }
 }
 
+TEST(Run, SuspendedRun_HasOneFirstAnchor) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "make it"});
+    EXPECT_EQ(run.status, 7) << run.err;
+    const Piped tape = run_piped(home, {"tape", "export", "--session", "make-it"});
+    EXPECT_NE(tape.out.find("session/start"), std::string::npos) << tape.out << tape.err;
+    EXPECT_EQ(tape.out.find("Anchor created"), std::string::npos) << tape.out;
+}
+
 TEST(Run, StandardInput_AccompaniesThePrompt) {
     const Home home;
     const Piped run =
