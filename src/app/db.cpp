@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -304,6 +305,7 @@ struct TableVersion {
     std::string name = {};
     std::optional<FormatVersion> found = {};  ///< absent: there are none
     int needed = 0;
+    bool of_tapes = false;  ///< it is created and migrated with --tapes
 
     bool is_current() const noexcept { return is_usable(found, needed); }
 };
@@ -386,7 +388,8 @@ public:
     DatabaseStatus status() override {
         DatabaseStatus status;
         for (const PostgresTables* const one : sets())
-            status.tables.push_back({one->names(), run(one->status(options_)), one->version()});
+            status.tables.push_back(
+                {one->names(), run(one->status(options_)), one->version(), true});
         return status;
     }
     void migrate() override {
@@ -454,6 +457,10 @@ bool DatabaseStatus::is_current() const {
                        [](const TableVersion& one) { return one.is_current(); });
 }
 
+bool is_postgres(const std::string& target) {
+    return target.starts_with("postgres://") || target.starts_with("postgresql://");
+}
+
 /// Returns the database that a URL (postgres://..., mysql://...) or a path of an SQLite file names, with the tables of threads, or with those
 /// of tapes. Does not connect. Throws Error(invalid_argument) for a server that this program does not support.
 std::unique_ptr<Database> open_database(const std::string& target, bool tapes) {
@@ -462,7 +469,7 @@ std::unique_ptr<Database> open_database(const std::string& target, bool tapes) {
                     "no database; give a URL (postgres://...) or an SQLite file, or set 'database' "
                     "in the configuration file");
     constexpr std::string_view sqlite = "sqlite:///";
-    if (target.starts_with("postgres://") || target.starts_with("postgresql://")) {
+    if (is_postgres(target)) {
         PostgresOptions options;
         options.connection = target;
         if (tapes) return std::make_unique<TapeDatabase>(std::move(options));
@@ -534,9 +541,23 @@ void refuse_newer(const Database& database, const DatabaseStatus& status) {
     }
 }
 
-int show_status(Database& database, bool json, std::ostream& data, TerminalStream& err) {
-    const DatabaseStatus status = database.status();
-    if (json) {
+/// Returns the versions of the tables. Of a PostgreSQL database these are all that there are, unless --tapes selects some.
+DatabaseStatus status_of(Database& database, const DatabaseArguments& arguments) {
+    DatabaseStatus status = database.status();
+    if (arguments.tapes || !is_postgres(arguments.target)) return status;
+    PostgresOptions options;
+    options.connection = arguments.target;
+    DatabaseStatus tapes = TapeDatabase(std::move(options)).status();
+    if (tapes.is_empty()) return status;
+    if (status.is_empty()) return tapes;
+    std::move(tapes.tables.begin(), tapes.tables.end(), std::back_inserter(status.tables));
+    return status;
+}
+
+int show_status(Database& database, const DatabaseArguments& arguments, std::ostream& data,
+                TerminalStream& err) {
+    const DatabaseStatus status = status_of(database, arguments);
+    if (arguments.json) {
         data_output(data, safe_json(to_json(database, status)) + "\n");
     } else {
         TerminalStream out(data);
@@ -550,10 +571,13 @@ int show_status(Database& database, bool json, std::ostream& data, TerminalStrea
     }
     if (status.is_current()) return exit_ok;
     refuse_newer(database, status);
+    const auto old = std::find_if(status.tables.begin(), status.tables.end(),
+                                  [](const TableVersion& one) { return !one.is_current(); });
+    const TerminalView option = old->of_tapes ? TerminalView(" --tapes") : TerminalView();
     if (status.is_empty()) {
-        err << "There are no tables. Create them with 'cubepi db init'.\n";
+        err << "There are no tables. Create them with 'cubepi db init" << option << "'.\n";
     } else {
-        err << "The tables are older. Migrate them with 'cubepi db migrate'.\n";
+        err << "The tables are older. Migrate them with 'cubepi db migrate" << option << "'.\n";
     }
     return exit_failed;
 }
@@ -586,7 +610,9 @@ int migrate(Database& database, TerminalStream& err) {
     }
     if (!status.is_empty()) return change(database, "Migrated", err);
     throw Error(ErrorCode::invalid_argument,
-                database.description() + " has no tables; create them with 'cubepi db init'");
+                database.description() +
+                    " has none of these tables; create them with 'cubepi db init', or name those "
+                    "of sessions with --tapes");
 }
 
 int print_sql(const DatabaseArguments& arguments, std::ostream& data, TerminalStream& err) {
@@ -607,7 +633,7 @@ int use_one(const DatabaseArguments& arguments, std::ostream& out, TerminalStrea
     using What = DatabaseArguments::What;
     const std::unique_ptr<Database> database = open_database(arguments.target, arguments.tapes);
     switch (arguments.what) {
-        case What::status: return show_status(*database, arguments.json, out, err);
+        case What::status: return show_status(*database, arguments, out, err);
         case What::init: return init(*database, err);
         case What::migrate: return migrate(*database, err);
         case What::check:

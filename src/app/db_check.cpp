@@ -50,7 +50,13 @@ std::vector<StoreReport> check_directory(const fs::path& directory) {
     return reports;
 }
 
-/// The tables of threads, or those of tapes and of the messages of gateways.
+/// Returns whether a PostgreSQL database has tables of tapes or of the messages of gateways.
+bool has_tape_tables(const PostgresOptions& options) {
+    return run(bub::postgres_tape_tables().status(options)) ||
+           run(bub::postgres_delivery_tables().status(options));
+}
+
+/// The tables that there are; those of threads if there are none. `tapes`: only those of tapes and of the messages of gateways.
 std::vector<StoreReport> check_server(const std::string& url, bool tapes) {
     std::vector<StoreReport> reports;
     if (url.starts_with("mysql://")) {
@@ -61,12 +67,17 @@ std::vector<StoreReport> check_server(const std::string& url, bool tapes) {
     }
     PostgresOptions options;
     options.connection = url;
-    if (tapes) {
+    const bool has_tapes = tapes || has_tape_tables(options);
+    bool has_threads = !has_tapes;
+    if (!tapes) {
+        const SqlSchemaStatus threads = run(postgres_schema_status(options));
+        has_threads = has_threads || threads.version || threads.native_version;
+    }
+    if (has_tapes) {
         reports.push_back(run(bub::check_postgres_tapes(options)));
         reports.push_back(run(bub::check_postgres_deliveries(options)));
-    } else {
-        reports.push_back(run(check_postgres(std::move(options))));
     }
+    if (has_threads) reports.push_back(run(check_postgres(std::move(options))));
     return reports;
 }
 

@@ -31,6 +31,12 @@ namespace fs = std::filesystem;
 
 class DbCheck : public ::testing::Test {
 protected:
+    static std::string empty_database() {
+        PostgresServer& server = PostgresServer::shared();
+        std::string host;
+        for (const char c : server.socket_directory()) host += c == '/' ? "%2F" : std::string(1, c);
+        return "postgres://cubepi:hidden-word@" + host + "/" + server.create_empty_database();
+    }
     int check(const std::string& target, bool json = false, bool tapes = false) {
         DatabaseArguments arguments;
         arguments.what = DatabaseArguments::What::check;
@@ -158,11 +164,7 @@ TEST_F(DbCheck, D209_OtherTargets_AreRefused) {
 }
 
 TEST_F(DbCheck, D209_Server_IsCheckedWithThreadsOrTapes) {
-    PostgresServer& server = PostgresServer::shared();
-    std::string host;
-    for (const char c : server.socket_directory()) host += c == '/' ? "%2F" : std::string(1, c);
-    const std::string url =
-        "postgres://cubepi:hidden-word@" + host + "/" + server.create_empty_database();
+    const std::string url = empty_database();
     for (const bool tapes : {false, true}) {
         EXPECT_EQ(check(url, false, tapes), exit_failed);
         EXPECT_NE(out.find("there are none"), std::string::npos) << out;
@@ -177,6 +179,25 @@ TEST_F(DbCheck, D209_Server_IsCheckedWithThreadsOrTapes) {
         EXPECT_NE(out.find(tapes ? "tapes: 0" : "threads: 0"), std::string::npos) << out;
         EXPECT_EQ(out.find("gateways: 0") != std::string::npos, tapes) << out;
     }
+    EXPECT_EQ(check(url), exit_ok);
+    for (const char* const part : {"threads: 0", "tapes: 0", "gateways: 0"})
+        EXPECT_NE(out.find(part), std::string::npos) << part << "\n" << out;
+}
+
+TEST_F(DbCheck, D209_DamagedGatewayDatabase_IsFoundByItsUrl) {
+    const std::string url = empty_database();
+    DatabaseArguments init;
+    init.what = DatabaseArguments::What::init;
+    init.target = url;
+    init.tapes = true;
+    std::ostringstream ignored;
+    EXPECT_EQ(use_database(init, ignored, ignored), exit_ok);
+    EXPECT_EQ(check(url), exit_ok) << out;
+    EXPECT_EQ(out.find("threads: 0"), std::string::npos) << out;
+    RawPostgres(url).query("DROP TABLE bub_schema");
+    EXPECT_EQ(check(url), exit_failed);
+    EXPECT_NE(out.find("there are none"), std::string::npos) << out;
+    EXPECT_NE(out.find("--tapes"), std::string::npos) << out;
 }
 
 }  // namespace

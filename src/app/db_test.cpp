@@ -192,6 +192,17 @@ TEST_F(DbCommand, TapeInit_CreatesTheTables) {
     RawPostgres(other).query(out);
     EXPECT_EQ(use(What::status, other), exit_ok);
     EXPECT_NE(error_of(What::status, file("x.db")).find("--tapes needs"), std::string::npos);
+    tapes = false;
+    EXPECT_EQ(use(What::status, url), exit_ok) << out << err;
+    EXPECT_NE(out.find("bub_delivery_*\tversion 3"), std::string::npos) << out;
+    EXPECT_EQ(out.find("cubepi_*"), std::string::npos) << out;
+    EXPECT_EQ(use(What::init, url), exit_ok);
+    EXPECT_EQ(use(What::status, url), exit_ok);
+    EXPECT_NE(out.find("cubepi_*\tversion 5"), std::string::npos) << out;
+    EXPECT_NE(out.find("bub_delivery_*\tversion 3"), std::string::npos) << out;
+    RawPostgres(url).query("DROP TABLE bub_usage_schema");
+    EXPECT_EQ(use(What::status, url), exit_failed);
+    EXPECT_NE(err.find("'cubepi db migrate --tapes'"), std::string::npos) << err;
 }
 
 TEST_F(DbCommand, NewerVersion_IsRefusedByNumber) {

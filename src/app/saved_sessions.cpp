@@ -15,6 +15,7 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
@@ -339,13 +340,28 @@ Task<std::string> SavedSessions::create_named(std::string base, bool exactly) {
     co_return name;
 }
 
+namespace {
+
+MessageList without_first_anchor(const std::vector<bub::TapeEntry>& entries) {
+    const bool has_anchor = !entries.empty() && entries.front().kind == bub::entry_kind::anchor &&
+                            bub::entry_name(entries.front()) == "session/start";
+    const auto first = entries.begin() + (has_anchor ? 1 : 0);
+    return bub::agent_messages(std::vector<bub::TapeEntry>(first, entries.end()));
+}
+
+}  // namespace
+
 Task<std::string> SavedSessions::adopt(std::shared_ptr<bub::TapeStore> from, std::string tape,
                                        std::string first_prompt) {
     std::string name = co_await create(std::move(first_prompt));
     // The suspended run continues at its endpoint only (D86).
     JsonObject endpoint = co_await bub::suspended_endpoint(from, tape);
     const JsonObject state = co_await from->read_state(tape);
-    const auto source = std::make_shared<bub::TapeCheckpointer>(std::move(from));
+    // The tape of the session begins with an anchor of its own.
+    bub::TapeCheckpointerOptions options;
+    options.context.select = without_first_anchor;
+    const auto source =
+        std::make_shared<bub::TapeCheckpointer>(std::move(from), std::move(options));
     (void)co_await bub::import_thread(source, tape, tapes_, tape_of(name),
                                       "a run without a session");
     const std::vector<PendingRequest> pending = co_await source->load_pending_requests(tape);

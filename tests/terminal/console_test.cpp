@@ -20,6 +20,7 @@
 #include <pty.h>
 #include <unistd.h>
 
+#include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
@@ -508,6 +509,34 @@ TEST_F(ConsoleAtATerminal, TurnTime_ExcludesTheWaitForTheUser) {
     view.end_turn();
     frame();
     ASSERT_TRUE(until_shown("3.0 s")) << screen_.text();
+}
+
+TEST_F(ConsoleAtATerminal, WaitingRow_ShowsTheCurrentWait) {
+    open();
+    app::ChatView view(*console_, clock_, io_.get_executor());
+    const auto until_row = [this](const std::string& text) {
+        return until([&] {
+            frame();
+            return screen_.text().find(text) != std::string::npos;
+        });
+    };
+    view.begin_turn();
+    clock_.advance(std::chrono::seconds(14));
+    ASSERT_TRUE(until_row("waiting for the model  14.")) << screen_.text();
+    AgentEvent event;
+    event.body = TurnStartEvent();
+    view.on_event(event);
+    ASSERT_TRUE(until_row("waiting for the model  0.")) << screen_.text();
+    NoticeEvent retry;
+    retry.notice.code = "retry";
+    retry.notice.text = "overloaded";
+    retry.notice.details["delay_ms"] = 5000;
+    event.body = std::move(retry);
+    view.on_event(event);
+    ASSERT_TRUE(until_row("waiting to retry")) << screen_.text();
+    clock_.advance(std::chrono::seconds(5));
+    ASSERT_TRUE(until_row("waiting for the model  ")) << screen_.text();
+    view.end_turn();
 }
 
 TEST_F(ConsoleAtATerminal, ClearScreen_KeepsThePrompt) {

@@ -197,11 +197,25 @@ TEST(Run, D80_OutputSchema_MakesTheAnswerAValue) {
     plain[8] = home.script(R"(["Seven.", "Seven, really."])");
     const Piped text = run_piped(home, plain);
     EXPECT_EQ(text.status, 1) << text.out;
+    EXPECT_EQ(text.out, "") << "the output is the value alone";
     EXPECT_NE(text.err.find("no answer fits --output-schema (2 attempts): the model answered with "
                             "text, which began: Seven, really.\n"),
               std::string::npos)
         << text.err;
     EXPECT_EQ(read_file(home.work() / "n.json"), "{\"n\":7}\n");
+}
+
+TEST(Run, D80_OutputSchemaWithText_PrintsTheValueOnly) {
+    const Home home;
+    write_file(home.work() / "form.json",
+               R"({"type": "object", "required": ["n"], "properties": {"n": {}}})");
+    const std::string script = home.script(
+        R"([{"stop_reason": "tool_use", "content": [{"type": "text", "text": "I count."},
+             {"type": "tool_call", "id": "c1", "name": "structured_output", "arguments": {"n": 7}}]}])");
+    const Piped run =
+        run_piped(home, {"run", "--output-schema", "form.json", "--script", script, "count"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(run.out, "{\"n\":7}\n");
 }
 
 TEST(Run, WrongOutputSchema_IsAUsageError) {
@@ -268,6 +282,28 @@ TEST(Run, Image_AccompaniesThePrompt) {
     const Piped shown = run_piped(home, {"tape", "export", "--session", "plan"});
     EXPECT_NE(shown.out.find("image/png"), std::string::npos) << shown.out << shown.err;
     EXPECT_EQ(run_piped(home, {"run", "--image", "text.txt", "--offline", "hello"}).status, 2);
+}
+
+TEST(Run, PathOutside_IsTheErrorOfTheTool) {
+    const Home home;
+    const std::string script = home.script(
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
+             "arguments": {"path": "/outside/x.txt", "content": "x"}}]}, "Done."])");
+    for (const char* const flag : {"--yes", "--no-save"}) {
+        const Piped run = run_piped(home, {"run", "--json", flag, "--script", script, "go"});
+        EXPECT_EQ(run.status, 0) << run.err;
+        EXPECT_NE(run.out.find("/outside/x.txt"), std::string::npos) << run.out;
+        EXPECT_EQ(run.out.find("Refused"), std::string::npos) << run.out;
+    }
+}
+
+TEST(Run, SuspendedRun_HasOneFirstAnchor) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--script", home.script(writes_a_file), "make it"});
+    EXPECT_EQ(run.status, 7) << run.err;
+    const Piped tape = run_piped(home, {"tape", "export", "--session", "make-it"});
+    EXPECT_NE(tape.out.find("session/start"), std::string::npos) << tape.out << tape.err;
+    EXPECT_EQ(tape.out.find("Anchor created"), std::string::npos) << tape.out;
 }
 
 TEST(Run, StandardInput_AccompaniesThePrompt) {

@@ -576,7 +576,7 @@ GatewaySettings gateway_settings(const JsonObject& config, TimeZones zones) {
     });
     settings.limits = read_limits(mapping.mapping("limits"));
     settings.limits.zone = settings.time_zone;
-    if (settings.limits.any() && zones == TimeZones::resolved) {
+    if ((settings.limits.any() || !settings.time_zone.empty()) && zones == TimeZones::resolved) {
         bub::ScheduleRequest day;
         day.every = "1d";
         day.zone = settings.time_zone;

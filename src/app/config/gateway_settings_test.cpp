@@ -342,9 +342,11 @@ TEST(GatewaySettings, D255_Limits_AreReadAndChecked) {
     EXPECT_TRUE(settings.limits.exempts_operators);
     EXPECT_EQ(settings.limits.zone, "Europe/Berlin");
     EXPECT_FALSE(gateway_settings(yaml_values("gateway: {limits: {}}")).limits.any());
-    EXPECT_THROW((void)gateway_settings(yaml_values(
-                     "gateway: {time_zone: Mars/Olympus, limits: {per_user: {messages: 1}}}")),
-                 Error);
+    for (const char* const unused : {"", ", limits: {per_user: {messages: 1}}"})
+        EXPECT_THROW((void)gateway_settings(yaml_values(
+                         std::string("gateway: {time_zone: Mars/Olympus") + unused + "}")),
+                     Error)
+            << unused;
     for (const char* const wrong :
          {"{per_user: {messages: 0}}", "{per_user: {tokens: -1}}", "{per_user: {messages: 1.5}}",
           "{per_chat: {money: 0}}", "{total: {money: .nan}}", "{total: {money: 1e30}}",

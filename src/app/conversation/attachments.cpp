@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -24,6 +25,7 @@
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/file_access.hpp>
+#include <cubepi/workspace/standard_tools.hpp>
 
 #include "../project/git.hpp"
 #include "../terminal/terminal_text.hpp"
@@ -32,9 +34,6 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
-/// The largest file that is sent as a picture; servers take less.
-constexpr std::size_t max_picture_bytes = 50 * mebibyte;
 constexpr std::size_t max_text = 256 * 1024;
 /// As much as decides whether data is binary.
 constexpr std::size_t decisive = 8192;
@@ -139,6 +138,21 @@ std::string beginning_of(const std::string& path) {
     file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     bytes.resize(static_cast<std::size_t>(file.gcount()));
     return bytes;
+}
+
+/// Returns at most `bytes` of a file. Throws Error(invalid_argument) if it cannot be read.
+std::string read_beginning(const std::string& path, std::size_t bytes) {
+    std::ifstream file(path, std::ios::binary);
+    std::string read;
+    if (file) {
+        read.resize(bytes);
+        file.read(read.data(), static_cast<std::streamsize>(bytes));
+        read.resize(static_cast<std::size_t>(file.gcount()));
+    }
+    if (!file.eof() && read.size() < bytes)
+        throw Error(ErrorCode::invalid_argument,
+                    "cannot read " + visible(path) + ": " + detail::errno_text(errno));
+    return read;
 }
 
 void attach(Attachments& made, const std::string& name, const std::string& path) {
@@ -282,27 +296,27 @@ std::string without_attachments(const std::string& prompt) {
 }
 
 std::string read_whole(const std::string& path, std::size_t limit) {
-    std::ifstream file(path, std::ios::binary);
-    std::string bytes;
-    if (file) {
-        bytes.resize(limit + 1);
-        file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-        bytes.resize(static_cast<std::size_t>(file.gcount()));
-    }
-    if (!file.eof())
+    std::string bytes = read_beginning(path, limit + 1);
+    if (bytes.size() > limit)
         throw Error(ErrorCode::invalid_argument,
-                    "cannot read " + visible(path) + ": " +
-                        (bytes.size() > limit ? "it is too large" : detail::errno_text(errno)));
+                    "cannot read " + visible(path) + ": it is too large");
     return bytes;
 }
 
 bub::MediaItem picture_in(const std::string& path) {
-    const std::string bytes = read_whole(path, max_picture_bytes);
+    const std::uint64_t limit = FileToolOptions().max_image_bytes;
+    const std::string bytes = read_beginning(path, limit + 1);
     bub::MediaItem item;
     item.mime_type = detail::image_type(bytes);
     if (item.mime_type.empty())
         throw Error(ErrorCode::invalid_argument,
                     visible(path) + " is not a picture that models take: PNG, JPEG, GIF or WebP");
+    std::error_code failed;
+    const std::uint64_t size = std::filesystem::file_size(path, failed);
+    // A pipe has no size.
+    const std::string problem = detail::image_problem(
+        bytes, failed ? bytes.size() : std::max<std::uint64_t>(size, bytes.size()), limit);
+    if (!problem.empty()) throw Error(ErrorCode::invalid_argument, visible(path) + ": " + problem);
     item.filename = std::filesystem::path(path).filename().string();
     item.url = "data:" + item.mime_type + ";base64," + detail::base64(bytes);
     return item;

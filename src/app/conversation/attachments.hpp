@@ -18,7 +18,8 @@ namespace cubepi::app {
 /// Returns the content of a file. Throws Error(invalid_argument) if it cannot be read or has more than `limit` bytes.
 std::string read_whole(const std::string& path, std::size_t limit);
 
-/// Returns the file as a picture of a message. Throws Error(invalid_argument) if it is not one that models take.
+/// Returns the file as a picture of a message. Throws Error(invalid_argument) if it is not one that models take, or is larger than
+/// those that the tool `read` shows them.
 bub::MediaItem picture_in(const std::string& path);
 
 /// Returns the word `@PATH` if `pasted` is the path of a picture that models take and nothing else, as terminals paste a file that is

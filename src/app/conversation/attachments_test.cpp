@@ -2,10 +2,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
@@ -72,6 +74,21 @@ TEST_F(AttachedFiles, Picture_BecomesMedia) {
     EXPECT_EQ(made.media.front().mime_type, "image/png");
     EXPECT_EQ(made.text, "see @" + path);
     EXPECT_EQ(made.remark, path + " 108 bytes");
+}
+
+TEST_F(AttachedFiles, PictureBeyondTheLimits_IsNotSent) {
+    const std::string start("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
+    const std::string wide =
+        file("wide.png", start + std::string("\0\0\x23\x28\0\0\0\x0a\x08\6\0\0\0", 13));
+    const std::string large = file("large.png", start + std::string(std::size_t{6} << 20, '\0'));
+    for (const auto& [path, problem] :
+         {std::pair(wide, "9000 x 10 pixels"), std::pair(large, "6291472 bytes")}) {
+        const Attachments made = attach_files("see @" + path);
+        EXPECT_TRUE(made.media.empty());
+        EXPECT_NE(made.remark.find("was not attached"), std::string::npos) << made.remark;
+        EXPECT_NE(made.remark.find(problem), std::string::npos) << made.remark;
+        EXPECT_THROW((void)attach_pictures({path}), Error);
+    }
 }
 
 TEST_F(AttachedFiles, OtherData_IsNotAttached) {

@@ -223,6 +223,10 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
     if (decision.allowed) co_return Approve();
     if (!may_be_answered && mode_allows(mode(), call.tool, decision)) co_return Approve();
     if (!decision.refusal.empty()) co_return Deny{std::move(decision.refusal)};
+    // A call that cannot work is not asked about, also where it could not be.
+    const std::string key = FilePreviews::key_of(call);
+    CallPreview shown = co_await preview(key, call.tool.name.str(), call.args);
+    if (!shown.problem.empty()) co_return Deny{std::move(shown.problem)};
     if (!options_.can_wait && (!prompter_ || !prompter_->can_ask())) {
         const bool leaves = detail::flag_member(call.args, "without_sandbox");
         co_return Deny{std::string("Refused: ") +
@@ -234,9 +238,6 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
                             : " The user can allow such calls with --yes, or with 'allow' in the "
                               "configuration file.")};
     }
-    const std::string key = FilePreviews::key_of(call);
-    CallPreview shown = co_await preview(key, call.tool.name.str(), call.args);
-    if (!shown.problem.empty()) co_return Deny{std::move(shown.problem)};
     ApprovalDetails details;
     details.question = decision.question;
     if (decision.always) details.always = decision.always->text();

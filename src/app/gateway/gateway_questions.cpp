@@ -473,13 +473,16 @@ Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which, GatewayCaller c
 
 Task<> Gateway::watch_deadlines() {
     const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
+    bool is_reported = false;
     for (;;) {
         // A question that was asked meanwhile may be the first to expire.
         co_await clock->sleep_for(longest_pause);
         if (state_ != State::running) continue;
         const Outcome<> done = co_await outcome_of(expire_due());
         if (done.cancelled()) done.rethrow();
-        if (!done) warn("expired questions were not closed: " + explain(done.failure()).text);
+        if (!done && !is_reported)
+            warn("expired questions were not closed: " + explain(done.failure()).text);
+        is_reported = !done;
     }
 }
 

@@ -377,7 +377,10 @@ void PlainRenderer::show_prompt(std::string_view text) {
 }
 
 void PlainRenderer::show_event(const AgentEvent& event) {
-    if (!is_redundant(event)) screen_.on_event(event);
+    const StreamEvent* const stream = event.stream_event();
+    const bool is_text = stream && stream->type == StreamEventType::text_delta;
+    if (is_redundant(event) || (wants_value_ && is_text)) return;
+    screen_.on_event(event);
 }
 
 void PlainRenderer::show_text(std::string_view delta) {

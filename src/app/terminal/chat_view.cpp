@@ -167,6 +167,7 @@ void ChatView::end_turn() {
     last_turn_ = turn_time();
     timer_->cancel();
     waiting_for_ = {};
+    retry_at_.reset();
     print_stopped_cards();
     accepted_.clear();
     console_.set_busy(false);
@@ -185,14 +186,23 @@ std::chrono::steady_clock::duration ChatView::turn_time() const {
 }
 
 void ChatView::wait_for(TerminalView what) {
-    if (!busy_ || waiting_for_.str() == what.str()) return;
+    if (!busy_) return;
     waiting_for_ = what;
     waiting_since_ = clock_.now();
+    retry_at_.reset();
     refresh();
+}
+
+void ChatView::wait_to_retry(const JsonObject& details) {
+    wait_for("waiting to retry");
+    // Nothing is reported when the request is sent again.
+    const std::int64_t delay = detail::integer_member(details, "delay_ms").value_or(0);
+    retry_at_ = clock_.now() + std::chrono::milliseconds(delay);
 }
 
 void ChatView::tick() {
     ++frame_;
+    if (retry_at_ && clock_.now() >= *retry_at_) wait_for("waiting for the model");
     refresh();
     // A command in the background ends at any time.
     const bool watches = commands_ && commands_() > 0;
@@ -312,6 +322,7 @@ void ChatView::end_text() {
 void ChatView::on_thinking(std::string_view delta) {
     if (!std::exchange(thinking_, true)) {
         thinking_since_ = clock_.now();
+        wait_for("thinking");
         if (details_) console_.print(style_.dim());
     }
     if (thought_.size() < longest_thought) thought_ += delta;
@@ -320,7 +331,6 @@ void ChatView::on_thinking(std::string_view delta) {
         thinking_text_.push(delta, whole);
         console_.print(for_terminal(whole));
     }
-    wait_for("thinking");
 }
 
 void ChatView::end_thinking() {
@@ -366,9 +376,12 @@ void ChatView::on_event(const AgentEvent& event) {
         end_text();
         console_.print(style_.yellow() + "! " + style_.off() +
                        line_for_terminal(notice->notice.text, 300) + "\n");
-        if (notice->notice.code == "retry") wait_for("waiting to retry");
+        if (notice->notice.code == "retry") wait_to_retry(notice->notice.details);
         if (notice->notice.code == "context_overflow") wait_for("compacting the conversation");
-        if (notice->notice.code == "compaction") count_summary(notice->notice.details);
+        if (notice->notice.code == "compaction") {
+            count_summary(notice->notice.details);
+            wait_for("waiting for the model");
+        }
         return;
     }
     if (event.type() == AgentEventType::turn_start) wait_for("waiting for the model");

@@ -123,6 +123,7 @@ private:
     void count_summary(const JsonObject& details);
     void add_work(const std::optional<SubagentWork>& work);
     void wait_for(TerminalView what);
+    void wait_to_retry(const JsonObject& details);
     void print_stopped_cards();
     void on_tool_update(const ToolExecutionUpdateEvent& event);
     void add_live_lines(std::vector<TerminalText>& lines, const Card& card) const;
@@ -171,6 +172,7 @@ private:
     TerminalText waiting_for_;
     TerminalText idle_work_;
     std::chrono::steady_clock::time_point waiting_since_ = {};
+    std::optional<std::chrono::steady_clock::time_point> retry_at_;  // then the model is waited for
     std::chrono::steady_clock::time_point turn_begun_ = {};
     std::function<std::chrono::steady_clock::duration()> waited_;
     std::function<std::size_t()> commands_;

@@ -147,6 +147,10 @@ std::string grouped(std::int64_t number) {
     return text;
 }
 
+std::string counted(std::size_t number, const std::string& what) {
+    return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
 }  // namespace
 
 Notice CompactionReport::notice() const {
@@ -171,15 +175,16 @@ Notice CompactionReport::notice() const {
                   grouped(after) + " tokens: ";
     if (summarized > 0) {
         notice.text += (is_fallback ? "an outline stands for " : "a summary stands for ") +
-                       std::to_string(summarized) + " messages, " + std::to_string(retained) +
-                       " stay";
+                       counted(summarized, "message") + ", " + std::to_string(retained) +
+                       (retained == 1 ? " stays" : " stay");
         if (!cost) {
             notice.text += ", cost unknown";
         } else if (*cost > 0) {
             notice.text += ", " + money_text(*cost);
         }
     } else {
-        notice.text += std::to_string(shortened) + " old tool results are shortened";
+        notice.text += counted(shortened, "old tool result") +
+                       (shortened == 1 ? " is shortened" : " are shortened");
     }
     if (!error.empty()) notice.text += "; no summary of the model: " + error;
     return notice;

@@ -61,8 +61,8 @@ private:
 /// `writes`. A list of names can only serve as a warning: other commands may be worse.
 ToolRisk command_risk(std::string_view command);
 
-/// Returns the known destructive or publishing effect of a command: "git push publishes commits". An empty result does not
-/// mean that the command is harmless.
+/// Returns the known destructive or publishing effects of a command: "git push publishes commits; rm deletes files". The first four are
+/// named, others counted. An empty result does not mean that the command is harmless.
 std::string known_command_effect(std::string_view command);
 
 /// Returns true for a simple command of the list of harmless commands that only reads. It may nevertheless run programs that the

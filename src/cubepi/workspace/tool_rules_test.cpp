@@ -419,6 +419,11 @@ TEST(CommandPolicy, KnownEffects_AreReported) {
     EXPECT_EQ(known_command_effect("sudo rm -r x"), "rm deletes files");
     EXPECT_EQ(known_command_effect("mkfs.ext4 /dev/sda"), "mkfs.ext4 overwrites disks");
     EXPECT_EQ(known_command_effect("./deploy.sh"), "");
+    EXPECT_EQ(known_command_effect("git push --force && npm publish && rm -rf x && rm y && r'm' z"),
+              "git push publishes commits; npm publish publishes packages; rm deletes files");
+    EXPECT_EQ(known_command_effect("rm a; shred b; npm publish; mkfs /x; git push; r'mdi'r c"),
+              "rm deletes files; shred overwrites files; npm publish publishes packages; "
+              "mkfs overwrites disks; and 2 more");
 }
 
 TEST(CommandPolicy, D52_IrreversibleCommands_AreRecognized) {

@@ -245,29 +245,31 @@ std::string effect_of_segment(const Words& words) {
     return effect;
 }
 
-/// Splits at blanks, and into segments at which another command may begin. Ignores quotes.
-std::string effect_of_any_segment(std::string_view command) {
+/// Splits at blanks, and into segments at which another command may begin, and adds their effects. Ignores quotes.
+void add_effects(std::vector<std::string>& found, std::string_view command) {
     Words words;
     std::string word;
-    std::string effect;
     const auto end_word = [&] {
         if (!word.empty()) words.push_back(std::move(word));
         word.clear();
+    };
+    const auto end_segment = [&] {
+        end_word();
+        std::string effect = effect_of_segment(std::exchange(words, {}));
+        const auto end = found.end();
+        if (!effect.empty() && std::find(found.begin(), end, effect) == end)
+            found.push_back(std::move(effect));
     };
     for (const char c : command) {
         if (c == ' ' || c == '\t') {
             end_word();
         } else if (std::string_view(";&|\n\r(){}`!").find(c) != std::string_view::npos) {
-            end_word();
-            effect = effect_of_segment(words);
-            if (!effect.empty()) return effect;
-            words.clear();
+            end_segment();
         } else if (c != '\\') {
             word += c;
         }
     }
-    end_word();
-    return effect_of_segment(words);
+    end_segment();
 }
 
 /// Commands of a shell that run text as commands.
@@ -661,8 +663,15 @@ std::string known_effect(std::string_view command) {
         else
             joined += c;
     }
-    std::string effect = effect_of_any_segment(spaced);
-    return effect.empty() ? effect_of_any_segment(joined) : effect;
+    std::vector<std::string> found;
+    add_effects(found, spaced);
+    add_effects(found, joined);
+    constexpr std::size_t most = 4;
+    std::string text;
+    for (std::size_t i = 0; i < found.size() && i < most; ++i)
+        text += (i == 0 ? "" : "; ") + found[i];
+    return found.size() <= most ? text
+                                : text + "; and " + std::to_string(found.size() - most) + " more";
 }
 
 NamedCommand find_named_command(std::string_view command, const Words& words) {

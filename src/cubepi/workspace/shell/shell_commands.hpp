@@ -18,8 +18,8 @@ std::optional<std::vector<std::string>> literal_words(std::string_view text);
 /// Quotes a word, if necessary, so that a shell takes it literally.
 std::string quote_shell_word(std::string_view word);
 
-/// Returns the known destructive or publishing effect of a command, by the names in it: "rm deletes files". An empty result
-/// means little: a script, a build or another program may do worse.
+/// Returns the known destructive or publishing effects of a command, by the names in it: "rm deletes files; dd overwrites files or disks".
+/// The first four are named, others counted. An empty result means little: a script, a build or another program may do worse.
 std::string known_effect(std::string_view command);
 
 /// The relation of a command to the words of a rule that restricts commands.
