@@ -366,7 +366,10 @@ void ChatView::on_event(const AgentEvent& event) {
         end_text();
         console_.print(style_.yellow() + "! " + style_.off() +
                        line_for_terminal(notice->notice.text, 300) + "\n");
-        if (notice->notice.code == "retry") wait_for("waiting to retry");
+        if (notice->notice.code == "retry") {
+            waiting_for_ = {};  // each wait counts from its own notice
+            wait_for("waiting to retry");
+        }
         if (notice->notice.code == "context_overflow") wait_for("compacting the conversation");
         if (notice->notice.code == "compaction") count_summary(notice->notice.details);
         return;
