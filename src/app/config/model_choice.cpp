@@ -700,8 +700,8 @@ Task<SessionModel::Offer> SessionModel::offer() const {
         made.current = endpoint.model;
     } catch (const Error& error) {
         if (error.code() == ErrorCode::cancelled) throw;
-        made.heading =
-            "Configured models (cannot list those of " + place + ": " + error.what() + ")";
+        made.problem = "cannot list the models of " + place + ": " + error.what();
+        made.heading = "Configured models";
         made.ids = configured_ids();
         made.current = endpoint.provider + "/" + endpoint.model;
     }
@@ -715,7 +715,8 @@ Task<SessionModel::Offer> SessionModel::offer() const {
 Task<std::string> SessionModel::list() const {
     if (current_.offline) co_return "* " + current_.where;
     const Offer offered = co_await offer();
-    std::string text = offered.heading + ":" + list_text(offered.ids, offered.current);
+    std::string text = offered.problem.empty() ? std::string() : offered.problem + "\n";
+    text += offered.heading + ":" + list_text(offered.ids, offered.current);
     if (offered.ids.size() > listed_at_once)
         text += "; search them: cubepi models --provider " +
                 shell_word(current_.endpoint.provider) + " WORD";

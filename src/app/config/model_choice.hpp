@@ -149,6 +149,7 @@ public:
     std::vector<std::string> configured() const;
     /// The models of the current endpoint, or the configured ones if it does not list them.
     struct Offer {
+        std::string problem = {};  ///< why the endpoint's list is missing; empty: it is not
         std::string heading = {};
         std::vector<std::string> ids = {};  ///< as `,model ID` takes them
         std::string current = {};           ///< may be missing in `ids`
