@@ -125,11 +125,11 @@ TEST(Outage, D15_StoppedWait_SendsNoOtherRequest) {
                                         server.url(), "-m",         "local",  "hello"};
     };
     Terminal chat(home, command("chat"));
-    ASSERT_TRUE(chat.expect_on_screen("trying again in 55 s (1, for at most 60 s)"));
+    ASSERT_TRUE(chat.expect_on_screen("trying again in 55.0 s (1, for at most 60 s)"));
     ASSERT_TRUE(chat.answer_on_screen("waiting to retry", "\x1b")) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
     Terminal run(home, command("run"));
-    ASSERT_TRUE(run.answer("trying again in 55 s (1, for at most 60 s)", "\x03")) << run.shown();
+    ASSERT_TRUE(run.answer("trying again in 55.0 s (1, for at most 60 s)", "\x03")) << run.shown();
     EXPECT_EQ(run.wait(), 130) << run.shown();
     EXPECT_EQ(server.requests().size(), 2u);
 }

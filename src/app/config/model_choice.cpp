@@ -14,6 +14,7 @@
 #include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/fallback.hpp>
@@ -519,7 +520,7 @@ void check_model_flags(const ModelFlags& flags) {
 }
 
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,
-                               ChooseModel choose) {
+                               ChooseModel choose, ShowWork show_work) {
     const ModelFlags& flags = sources.flags;
     if (flags.offline || !flags.script.empty()) {
         ModelChoice choice;
@@ -535,7 +536,11 @@ Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTranspo
     }
     require_key(endpoint);
     if (endpoint.model.empty()) {
-        std::vector<OfferedModel> models = co_await offered_by(endpoint, transport);
+        if (show_work) show_work("asking " + endpoint.host() + " for its models");
+        Task<std::vector<OfferedModel>> asking = offered_by(endpoint, transport);
+        Outcome<std::vector<OfferedModel>> offered = co_await outcome_of(std::move(asking));
+        if (show_work) show_work({});
+        std::vector<OfferedModel> models = std::move(offered).value();
         sources.windows->note(endpoint, models);
         const std::string id = co_await pick(std::move(models), place_of(endpoint),
                                              sources.interactive, std::move(choose));
