@@ -366,6 +366,10 @@ Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console,
     LiveRenderer renderer(console, clock, executor);
     SessionParts parts = session_parts(renderer, console, executor);
     parts.asks_for_trust = true;
+    parts.show_work = [&renderer](const std::string& what) {
+        renderer.view().show_work(what.empty() ? TerminalText()
+                                               : for_terminal(what + "; Esc stops"));
+    };
     std::optional<SessionPlan> plan =
         co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
     SessionEnd end;

@@ -82,6 +82,9 @@ private:
     Style style_;
 };
 
+/// The remedy for an error in the configuration file.
+std::string how_to_correct() { return "Correct it: ${EDITOR:-nano} " + config_path().string(); }
+
 std::string host_of(const std::string& url) {
     Endpoint endpoint;
     endpoint.base_url = url;
@@ -104,10 +107,9 @@ void check_rules(const Report& report, const ConfigFile& config) {
     try {
         const std::vector<std::string> unused = unused_rules(config.allow);
         report.plain("allow: " + count_text(config.allow.size(), "rule"));
-        for (const std::string& note : unused)
-            report.problem(note, "Correct it: ${EDITOR:-nano} " + config_path().string());
+        for (const std::string& note : unused) report.problem(note, how_to_correct());
     } catch (const Error& error) {
-        report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + config_path().string());
+        report.problem(error.what(), how_to_correct());
     }
 }
 
@@ -122,7 +124,7 @@ ConfigFile check_config(const Report& report) {
     try {
         config = read_config(path);
     } catch (const Error& error) {
-        report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + path.string());
+        report.problem(error.what(), how_to_correct());
         return config;
     }
     report.good("configuration file " + path.string());
@@ -294,7 +296,7 @@ void show_mcp_servers(const Report& report) {
             report.plain("MCP server " + server.name + ": " + server.address() +
                          (server.disabled ? " (disabled)" : "") + header_note(server));
     } catch (const Error& error) {
-        report.problem(error.what(), "");
+        report.problem(error.what(), how_to_correct());
     }
 }
 
@@ -329,7 +331,7 @@ void check_sandbox(const Report& report, const ConfigFile& config) {
             }
         }
     } catch (const Error& error) {
-        report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + config_path().string());
+        report.problem(error.what(), how_to_correct());
     }
 }
 
@@ -389,6 +391,13 @@ Task<bool> check_models(Report report, ModelSources sources, bool offline) {
     if (offline) {
         report.plain("not contacted (--offline)");
         co_return true;
+    }
+    try {
+        (void)read_config(config_path());
+    } catch (const Error&) {
+        report.plain(
+            "not contacted: no command uses a configuration file with an error, see above");
+        co_return false;
     }
     const std::shared_ptr<HttpTransport> transport = transport_of(*Runtime::standard());
     bool can_answer = false;
@@ -568,8 +577,7 @@ void check_gateway(const Report& report) {
         settings = gateway_settings(config_values(config_path()));
     } catch (const Error& error) {
         const bool is_in_file = error.code() == ErrorCode::parse;
-        report.problem(error.what(),
-                       is_in_file ? "Correct it: ${EDITOR:-nano} " + config_path().string() : "");
+        report.problem(error.what(), is_in_file ? how_to_correct() : "");
         return;
     }
     for (const GatewayFinding& finding :

@@ -24,6 +24,8 @@
 #include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/terminal_text.hpp"
+#include "terminal/text_layout.hpp"
+#include "terminal/text_table.hpp"
 
 namespace cubepi::app {
 
@@ -155,6 +157,25 @@ void print_question(const OpenQuestion& question, bool with_directory) {
     out() << "\n";
 }
 
+/// The same at a terminal.
+void print_table(const std::vector<OpenQuestion>& questions, bool with_directory,
+                 const Style& style) {
+    const auto columns = static_cast<std::size_t>(style.columns);
+    TextTable table;
+    table.columns = {{"id"},   {"asked", false, 1},     {"session"},
+                     {"kind"}, {"directory", false, 2}, {"question"}};
+    for (const OpenQuestion& one : questions) {
+        const TerminalText directory =
+            with_directory ? spelled_out(one.session.workspace) : TerminalText();
+        table.rows.push_back(
+            {for_terminal(one.id()), for_terminal(short_local_time(one.entry.created_at, columns)),
+             shortened(for_terminal(shell_word(one.session.name)), columns / 4),
+             for_terminal(kind_of(one)), shortened_at_front(directory, columns / 4),
+             spelled_out(summary_of(one.entry))});
+    }
+    out() << table.text(style);
+}
+
 Task<int> list_questions(bool all, bool json) {
     int status = exit_ok;
     const std::vector<OpenQuestion> questions = co_await find_questions(all, status);
@@ -165,6 +186,10 @@ Task<int> list_questions(bool all, bool json) {
         co_return status;
     }
     if (questions.empty() && status == exit_ok) err() << "No question waits for an answer.\n";
+    if (const Style style = Style::of(STDOUT_FILENO); style.terminal) {
+        print_table(questions, all, style);
+        co_return status;
+    }
     for (const OpenQuestion& one : questions) print_question(one, all);
     co_return status;
 }

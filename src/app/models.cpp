@@ -32,6 +32,7 @@
 #include "program.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/terminal_text.hpp"
+#include "terminal/text_table.hpp"
 
 namespace cubepi::app {
 
@@ -218,46 +219,24 @@ void print_json(const Endpoint& endpoint, const std::vector<OfferedModel>& model
     data_output(safe_json(rows) + "\n");
 }
 
-using Row = std::vector<std::string>;
-
-Row row_of(const OfferedModel& model) {
-    Row row;
-    row.push_back(one_line(model.id, 120));
-    row.push_back(model.context_window ? std::to_string(*model.context_window) : std::string());
-    row.push_back(one_line(model.created, 10));
-    row.push_back(one_line(model.name, 60));
-    return row;
-}
-
 /// Columns at a terminal; elsewhere separated by tabs, for scripts.
 void print_table(const std::vector<OfferedModel>& models) {
     const Style style = Style::of(STDOUT_FILENO);
-    std::vector<Row> rows;
-    for (const OfferedModel& model : models) rows.push_back(row_of(model));
-    if (!style.terminal) {
-        for (const Row& row : rows)
-            out() << for_terminal(row[0] + "\t" + row[1] + "\t" + row[2] + "\t" + row[3]) << "\n";
+    TextTable table;
+    table.columns = {{"model"}, {"context", true, 2}, {"since", false, 1}, {"name"}};
+    for (const OfferedModel& model : models) {
+        const auto& window = model.context_window;
+        table.rows.push_back({line_for_terminal(model.id, 120),
+                              window ? TerminalText::number(*window) : TerminalText(),
+                              line_for_terminal(model.created, 10),
+                              line_for_terminal(model.name, 60)});
+    }
+    if (style.terminal) {
+        out() << table.text(style);
         return;
     }
-    const Row head{"MODEL", "CONTEXT", "SINCE", "NAME"};
-    std::vector<std::size_t> width;
-    for (std::size_t column = 0; column < head.size(); ++column) {
-        std::size_t widest = 0;
-        for (const Row& row : rows) widest = std::max(widest, row[column].size());
-        // An empty column is omitted.
-        width.push_back(widest == 0 ? 0 : std::max(widest, head[column].size()));
-    }
-    const auto print = [&](const Row& row) {
-        std::string line;
-        for (std::size_t column = 0; column < row.size(); ++column) {
-            if (width[column] == 0) continue;
-            line += row[column] + std::string(width[column] - row[column].size() + 2, ' ');
-        }
-        line.erase(line.find_last_not_of(' ') + 1);
-        return for_terminal(line);
-    };
-    out() << style.bold() << print(head) << style.off() << "\n";
-    for (const Row& row : rows) out() << print(row) << "\n";
+    for (const auto& row : table.rows)
+        out() << row[0] << "\t" << row[1] << "\t" << row[2] << "\t" << row[3] << "\n";
 }
 
 /// The endpoint of a conversation with these flags.

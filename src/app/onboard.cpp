@@ -175,6 +175,7 @@ Task<> try_it() {
                    "=...");
         co_return;
     }
+    print_line("Asking " + place + " ...");
     std::exception_ptr failed;
     std::vector<OfferedModel> models;
     try {

@@ -172,6 +172,14 @@ std::string local_time(std::string_view iso_time) {
     return local_time(static_cast<double>(*time) / static_cast<double>(second));
 }
 
+std::string short_local_time(double unix_seconds, std::size_t columns) {
+    constexpr std::size_t year = 5;
+    std::string text =
+        local_time(unix_seconds).substr(0, std::string_view("2026-03-01 14:30").size());
+    if (columns < 100 && text.size() > year) text.erase(0, year);
+    return text;
+}
+
 std::string utc_time(const std::string& option, const std::string& text, bool end_of_day) {
     if (text.empty()) return text;
     const std::optional<std::int64_t> time = bub::detail::parse_date(text, end_of_day);

@@ -93,6 +93,9 @@ std::string local_time(double unix_seconds);
 /// The same for an ISO 8601 time, without zone UTC. Text that is not a time is returned as it is.
 std::string local_time(std::string_view iso_time);
 
+/// local_time() to the minute, for a table at a terminal of `columns` columns: without zone, and on a narrow one without year.
+std::string short_local_time(double unix_seconds, std::size_t columns);
+
 /// Converts the value of `option` to ISO 8601 in UTC. A time without zone is local; a date alone is the start of the
 /// local day, or with `end_of_day` its end. Empty text stays empty. Throws Error(invalid_argument).
 std::string utc_time(const std::string& option, const std::string& text, bool end_of_day);

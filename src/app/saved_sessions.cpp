@@ -18,6 +18,7 @@
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/utf8.hpp>
 
@@ -66,6 +67,18 @@ Task<bool> has_thread(std::shared_ptr<SQLiteCheckpointer> store, std::string nam
     const std::vector<ThreadInfo> threads = co_await store->list_threads();
     co_return std::any_of(threads.begin(), threads.end(),
                           [&name](const ThreadInfo& thread) { return thread.thread_id == name; });
+}
+
+/// Returns true if nothing but choices of the user, such as the model, is on a tape.
+bool are_choices(const std::vector<bub::TapeEntry>& entries) {
+    return std::all_of(entries.begin(), entries.end(), [](const bub::TapeEntry& entry) {
+        if (entry.kind == bub::entry_kind::anchor) return true;
+        if (entry.kind != bub::entry_kind::event) return false;
+        if (bub::entry_name(entry) != "command") return true;
+        const JsonObject* const data = detail::object_member(entry.payload, "data");
+        const std::string name = data ? detail::text_member(*data, "name") : std::string();
+        return name == "model" || name == "reasoning_effort";
+    });
 }
 
 }  // namespace
@@ -338,6 +351,20 @@ Task<std::string> SavedSessions::create_named(std::string base, bool exactly) {
     }
     co_await note_session(name, std::string());
     co_return name;
+}
+
+Task<std::string> SavedSessions::name_after(std::string name, std::string first_prompt) {
+    const std::string unnamed = session_name_from({});
+    const bool is_unnamed = name == unnamed || name.starts_with(unnamed + "-");
+    if (!is_unnamed || session_name_from(first_prompt) == unnamed) co_return name;
+    const std::string tape = tape_of(name);
+    std::vector<bub::TapeEntry> entries = co_await tapes_->fetch(tape, bub::TapeQuery());
+    if (!are_choices(entries)) co_return name;
+    std::string better = co_await create(std::move(first_prompt));
+    bub::TapeAppend unchanged = bub::TapeAppend().keep_ids();
+    (void)co_await tapes_->append(tape_of(better), std::move(entries), std::move(unchanged));
+    co_await tapes_->remove_tape(tape);
+    co_return better;
 }
 
 namespace {

@@ -104,6 +104,9 @@ public:
     Task<std::string> create(std::string first_prompt);
     /// The same with this name, or with a number after it if it is taken; if `exactly`, throws Error(invalid_argument) instead.
     Task<std::string> create_named(std::string name, bool exactly = false);
+    /// Names a session after its first prompt that create() has named without one, for a command: moves its tape, which no process
+    /// has open. Returns the name, which stays if the tape has more than choices of the user, such as the model.
+    Task<std::string> name_after(std::string name, std::string first_prompt);
     /// Saves a conversation of another store, with the requests that wait for an answer, as a new session with a name
     /// made from its first prompt. Returns the name.
     Task<std::string> adopt(std::shared_ptr<bub::TapeStore> from, std::string tape,

@@ -258,6 +258,24 @@ TEST_F(OldSession, NewSession_GetsAnUnusedName) {
     EXPECT_EQ(run(here.create("notes")), "notes-2") << "the database has one";
 }
 
+TEST_F(OldSession, SessionOfCommands_IsNamedAfterItsPrompt) {
+    SavedSessions here = in_directory("here");
+    const auto add = [&here](const std::string& name, std::vector<bub::TapeEntry> entries) {
+        (void)run(here.tapes()->append(here.tape_of(name), std::move(entries), bub::TapeAppend()));
+    };
+    EXPECT_EQ(run(here.create("")), "chat");
+    add("chat", {bub::event_entry("command", {{"name", "model"}}),
+                 bub::event_entry("model_switch", {{"model", "m"}})});
+    EXPECT_EQ(run(here.name_after("chat", "!?")), "chat");
+    EXPECT_EQ(run(here.name_after("chat", "fix it")), "fix-it");
+    const auto moved = run(here.tapes()->find_event(here.tape_of("fix-it"), "model_switch"));
+    EXPECT_TRUE(moved && moved->id == 2);
+    EXPECT_EQ(run(here.create("")), "chat") << "its tape is removed";
+    add("chat", {bub::event_entry("command", {{"name", "shell"}})});
+    EXPECT_EQ(run(here.name_after("chat", "fix it")), "chat") << "the changes can be undone there";
+    EXPECT_EQ(run(here.name_after("plan", "fix it")), "plan");
+}
+
 TEST_F(OldSession, ProcessesStartingTogether_GetDifferentNames) {
     constexpr std::size_t chats = 6;
     std::vector<std::string> names(chats);

@@ -40,6 +40,8 @@
 #include "terminal/session_picker.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/terminal_text.hpp"
+#include "terminal/text_layout.hpp"
+#include "terminal/text_table.hpp"
 #include "transcript.hpp"
 
 namespace cubepi::app {
@@ -96,6 +98,26 @@ void print_session(const SavedSession& session, const SavedSessions& store, bool
     if (with_directory) out() << "\t" << for_terminal(session.workspace);
     if (!session.title.empty()) out() << "\t" << spelled_out(session.title);
     out() << "\n";
+}
+
+/// The same at a terminal, without the names of tapes, which only other commands use.
+void print_table(const std::vector<SavedSession>& sessions, const SavedSessions& store,
+                 bool with_directory, const Style& style) {
+    const auto columns = static_cast<std::size_t>(style.columns);
+    const std::size_t longest_name = with_directory ? columns * 2 / 5 : columns / 2;
+    TextTable table;
+    table.columns = {
+        {"session"}, {"last used", false, 2}, {"messages", true, 1}, {"place"}, {"title"}};
+    for (const SavedSession& session : sessions) {
+        std::string place = session.tape.empty() ? store.database().string() : session.workspace;
+        if (!with_directory && !session.tape.empty()) place.clear();
+        table.rows.push_back(
+            {shortened(for_terminal(shell_word(session.name)), longest_name),
+             for_terminal(short_local_time(session.used_at, columns)),
+             for_terminal(session.problem.empty() ? std::to_string(session.messages) : "?"),
+             shortened_at_front(spelled_out(place), columns / 4), spelled_out(session.title)});
+    }
+    out() << table.text(style);
 }
 
 JsonObject to_json(const SavedSession& session, const SavedSessions& store) {
@@ -162,6 +184,10 @@ Task<int> print_sessions(bool all, bool json) {
     newest_first(sessions);
     if (json) {
         print_json(sessions, store);
+        co_return status;
+    }
+    if (const Style style = Style::of(STDOUT_FILENO); style.terminal) {
+        print_table(sessions, store, all, style);
         co_return status;
     }
     for (const SavedSession& session : sessions) print_session(session, store, all);

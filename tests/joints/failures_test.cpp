@@ -105,6 +105,35 @@ TEST_F(FailedFallback, Json_HasTheDetails) {
     EXPECT_NE(run.out.find("no model is left"), std::string::npos) << run.out;
 }
 
+const std::string overloaded = R"({"error":{"message":"Overloaded"}})";
+
+TEST(Outage, D15_TemporaryFailures_AreRetriedWithNotices) {
+    const Home home;
+    const std::string failed = refusal(529, overloaded);
+    const ModelServer server({failed, failed, failed, chat_answer("Back again.")});
+    const Piped run = run_at(home, server, {"hello"});
+    EXPECT_EQ(run.out, "Back again.\n") << run.err;
+    EXPECT_EQ(count(run.err, "! HTTP 529: Overloaded; trying again in "), 3u) << run.err;
+    EXPECT_NE(run.err.find(" s (3, for at most 60 s)"), std::string::npos) << run.err;
+}
+
+TEST(Outage, D15_StoppedWait_SendsNoOtherRequest) {
+    const Home home;
+    const ModelServer server({refusal(503, overloaded, "retry-after: 55\r\n")});
+    const auto command = [&server](const char* verb) {
+        return std::vector<std::string>{verb,         "--provider", "openai", "--base-url",
+                                        server.url(), "-m",         "local",  "hello"};
+    };
+    Terminal chat(home, command("chat"));
+    ASSERT_TRUE(chat.expect_on_screen("trying again in 55.0 s (1, for at most 60 s)"));
+    ASSERT_TRUE(chat.answer_on_screen("waiting to retry", "\x1b")) << chat.screen().text();
+    EXPECT_TRUE(chat.expect_on_screen("stopped.")) << chat.screen().text();
+    Terminal run(home, command("run"));
+    ASSERT_TRUE(run.answer("trying again in 55.0 s (1, for at most 60 s)", "\x03")) << run.shown();
+    EXPECT_EQ(run.wait(), 130) << run.shown();
+    EXPECT_EQ(server.requests().size(), 2u);
+}
+
 TEST(WebPage, NoAnswer_IsNamedWithItsStatus) {
     const std::string body = "\n<!DOCTYPE html><html><head><title>Sign in</title></head></html>";
     for (const char* status : {"200 OK", "403 Forbidden", "404 Not Found"}) {

@@ -83,7 +83,7 @@ TEST(Plans, D119_GoalOfPrompt_IsEvaluatedAndKeepsPrefix) {
     ModelServer server(
         {chat_answer("Begun."),
          chat_answer("", {{"structured_output", R"({"achieved": false, "reason": "no file"})"}}),
-         chat_answer("Finished."), refusal(500, "{}")});
+         chat_answer("Finished."), refusal(500, "{}", "x-should-retry: false\r\n")});
     const Piped done = run_at(home, server, {"-s", "s1", "/goal write a file"});
     // The evaluator fails at the end, and the answer remains.
     EXPECT_EQ(done.status, 0) << done.err;

@@ -117,7 +117,7 @@ TEST_P(Completion, HostileNames_AreListedWithoutEvaluation) {
 
 TEST_P(Completion, CommandsAndOptions_AreCompleted) {
     make_session("two words");
-    type("cubepi sess\tli\t\r", "two words'\t");
+    type("cubepi sess\tli\t\r", "two words'  ");
     type("cubepi tape show --sess\ttwo\t\r", "user: hi");
 }
 

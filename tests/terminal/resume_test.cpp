@@ -123,8 +123,8 @@ TEST_F(Resume, Rename_SetsTitleInChatAndCommand) {
     EXPECT_EQ(run_piped(home, {"sessions", "rename", "no such", "x"}).status, 2);
     Terminal again(home, {"chat", "-s", "first", "--offline"}, 80, 24);
     ASSERT_TRUE(again.answer_on_screen("“Song 2” · 2 messages", "/quit\r")) << again.shown();
-    EXPECT_TRUE(has(again.raw(), "]2;cubepi · Song 2")) << again.shown();
     EXPECT_EQ(again.wait(), 0);
+    EXPECT_TRUE(has(again.raw(), "]2;cubepi · Song 2")) << again.shown();
 }
 
 TEST_F(Resume, WithoutTerminal_NamesTheCommands) {

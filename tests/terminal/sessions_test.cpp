@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -59,6 +60,24 @@ TEST(Sessions, Sessions_AreSavedContinuedListedAndDeleted) {
     EXPECT_TRUE(has(deleted.err, "its tape ")) << deleted.err;
     EXPECT_FALSE(has(run_piped(home, {"sessions", "list"}).out, "plan"));
     EXPECT_FALSE(std::filesystem::exists(home.database())) << "only older versions used it";
+}
+
+TEST(Sessions, ListAtATerminal_FitsItsWidth) {
+    const Home home;
+    const std::string prompt = "Explain, with all details, what each module of this project is for";
+    const std::string name = "explain-with-all-details-what-each";
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", name, prompt}).status, 0);
+    EXPECT_EQ(run_piped(home, {"sessions", "rename", name, prompt}).status, 0);
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"sessions", "list"}, {"sessions", "list", "--all"}}) {
+        Terminal list(home, command, 80, 24);
+        EXPECT_EQ(list.wait(), 0);
+        const std::string text = list.screen().text();
+        EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+        EXPECT_TRUE(has(text, "\nexplain-with-all-details-")) << text;
+        EXPECT_TRUE(has(text, "Explain")) << text;
+        EXPECT_FALSE(has(text, "tape")) << text;
+    }
 }
 
 TEST(Sessions, NoName_SavesNothing) {

@@ -14,6 +14,7 @@
 #include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/fallback.hpp>
@@ -519,7 +520,7 @@ void check_model_flags(const ModelFlags& flags) {
 }
 
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,
-                               ChooseModel choose) {
+                               ChooseModel choose, ShowWork show_work) {
     const ModelFlags& flags = sources.flags;
     if (flags.offline || !flags.script.empty()) {
         ModelChoice choice;
@@ -535,7 +536,11 @@ Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTranspo
     }
     require_key(endpoint);
     if (endpoint.model.empty()) {
-        std::vector<OfferedModel> models = co_await offered_by(endpoint, transport);
+        if (show_work) show_work("asking " + endpoint.host() + " for its models");
+        Task<std::vector<OfferedModel>> asking = offered_by(endpoint, transport);
+        Outcome<std::vector<OfferedModel>> offered = co_await outcome_of(std::move(asking));
+        if (show_work) show_work({});
+        std::vector<OfferedModel> models = std::move(offered).value();
         sources.windows->note(endpoint, models);
         const std::string id = co_await pick(std::move(models), place_of(endpoint),
                                              sources.interactive, std::move(choose));
@@ -700,8 +705,8 @@ Task<SessionModel::Offer> SessionModel::offer() const {
         made.current = endpoint.model;
     } catch (const Error& error) {
         if (error.code() == ErrorCode::cancelled) throw;
-        made.heading =
-            "Configured models (cannot list those of " + place + ": " + error.what() + ")";
+        made.problem = "cannot list the models of " + place + ": " + error.what();
+        made.heading = "Configured models";
         made.ids = configured_ids();
         made.current = endpoint.provider + "/" + endpoint.model;
     }
@@ -715,7 +720,8 @@ Task<SessionModel::Offer> SessionModel::offer() const {
 Task<std::string> SessionModel::list() const {
     if (current_.offline) co_return "* " + current_.where;
     const Offer offered = co_await offer();
-    std::string text = offered.heading + ":" + list_text(offered.ids, offered.current);
+    std::string text = offered.problem.empty() ? std::string() : offered.problem + "\n";
+    text += offered.heading + ":" + list_text(offered.ids, offered.current);
     if (offered.ids.size() > listed_at_once)
         text += "; search them: cubepi models --provider " +
                 shell_word(current_.endpoint.provider) + " WORD";

@@ -57,6 +57,8 @@ private:
 /// Asks which of several models to use; returns an index. Only called if `interactive`.
 using ChooseModel =
     std::function<Task<std::size_t>(std::string question, std::vector<std::string> models)>;
+/// Shows what is being waited for; an empty text: nothing any more.
+using ShowWork = std::function<void(const std::string& what)>;
 
 /// `endpoint` with the model it names, with the limits of the settings and without fallbacks. Throws NoModelError if it has
 /// no key, Error(invalid_argument) if its address cannot be one.
@@ -103,9 +105,10 @@ void set_subagents(bub::BuiltinOptions& options, const SubagentSettings& setting
 void check_model_flags(const ModelFlags& flags);
 
 /// The model to use, by the precedence of ModelSources; a local server if no source names one. Throws NoModelError when
-/// there is none, with what to do about it; Error(invalid_argument) when several could be meant.
+/// there is none, with what to do about it; Error(invalid_argument) when several could be meant. `show_work` is called while a
+/// server is asked for its models.
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,
-                               ChooseModel choose);
+                               ChooseModel choose, ShowWork show_work = ShowWork());
 
 /// The model of a conversation while the program runs. choose_endpoint() decides the precedence of the sources; this
 /// adds the choices made with `,model` in this process, which override the flags, since they are later. Used on one
@@ -149,6 +152,7 @@ public:
     std::vector<std::string> configured() const;
     /// The models of the current endpoint, or the configured ones if it does not list them.
     struct Offer {
+        std::string problem = {};  ///< why the endpoint's list is missing; empty: it is not
         std::string heading = {};
         std::vector<std::string> ids = {};  ///< as `,model ID` takes them
         std::string current = {};           ///< may be missing in `ids`

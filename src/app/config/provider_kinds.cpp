@@ -35,7 +35,11 @@ BoundModel bound(const Endpoint& endpoint, const std::string& id, const CallLimi
     if (limits.first_byte) options.first_byte_timeout = *limits.first_byte;
     if (limits.idle) options.idle_timeout = *limits.idle;
     if (limits.time) options.total_timeout = *limits.time;
-    if (limits.has_fallbacks) options.retry.rate_limit_time = std::chrono::milliseconds(0);
+    if (limits.has_fallbacks) {
+        options.retry.rate_limit_time = std::chrono::milliseconds(0);
+    } else {
+        options.retry.outage_time = options.retry.rate_limit_time;
+    }
     if constexpr (requires { options.thinking_tag; }) options.thinking_tag = endpoint.thinking_tag;
     const Provider provider(std::move(options));
     if (!limits.max_tokens) return provider.model(id);

@@ -82,7 +82,7 @@ struct CallLimits {
     std::optional<std::chrono::milliseconds> first_byte = {};  ///< until the answer begins
     std::optional<std::chrono::milliseconds> idle = {};        ///< between parts of the answer
     std::optional<std::int64_t> max_tokens = {};
-    bool has_fallbacks = false;  ///< another model is asked if this one is rate limited for long
+    bool has_fallbacks = false;  ///< another model is asked if this one fails for long
 };
 
 /// The sources of the settings of an endpoint, as readable text: a flag, a variable, a file. Empty: the default.

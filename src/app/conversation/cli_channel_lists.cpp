@@ -147,6 +147,7 @@ Task<> CliChannel::pick_model() {
     if (!answer) co_return show_failure(answer.failure());
     const std::optional<SessionModel::Offer> offered = std::move(answer).value();
     if (!offered) co_return;
+    if (!offered->problem.empty()) view_.problem(offered->problem);
     PickList list;
     list.heading = offered->heading;
     if (!offered->providers.empty())

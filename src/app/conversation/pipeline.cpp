@@ -310,6 +310,7 @@ Pipeline::Ended Pipeline::move_to(SessionLocation place) {
     plan_.tapes = std::move(place.tapes);
     plan_.create = std::move(place.create);
     plan_.open = std::move(place.open);
+    names_after_prompt_ = false;
     plan_.resumed.reset();
     const bool temporary = plan_.name.empty() && !plan_.create;
     if (plan_.changes && plan_.create) {
@@ -365,30 +366,47 @@ Task<> Pipeline::add_git_state(bub::Envelope& message) {
 
 Task<bub::Envelope> Pipeline::for_session(bub::Envelope message) {
     co_await add_git_state(message);
+    // A comma command does not describe the conversation.
+    std::string prompt = message.content_text();
+    const bool is_command = message.from_operator && prompt.starts_with(',');
+    if (is_command) prompt.clear();
+    const auto must_name = [&] { return plan_.create || (names_after_prompt_ && !is_command); };
     // Messages that arrive while the first one creates the session wait for it.
-    while (plan_.create && creating_session_) co_await session_created_.wait();
-    if (plan_.create) {
+    while (must_name() && creating_session_) co_await session_created_.wait();
+    if (must_name()) {
         creating_session_ = true;
-        // A comma command does not describe the conversation.
-        std::string prompt = message.content_text();
-        if (message.from_operator && prompt.starts_with(',')) prompt.clear();
         std::exception_ptr failed;
         try {
-            plan_.name = co_await plan_.create(std::move(prompt));
+            co_await name_session(std::move(prompt));
         } catch (...) {
             failed = std::current_exception();
         }
         creating_session_ = false;
         session_created_.pulse();
         if (failed) std::rethrow_exception(failed);
-        plan_.create = nullptr;
-        plan_.session_id = session_id_of(plan_.name);
-        plan_.open = co_await mark_open(plan_.tapes, tape_of(plan_));
-        if (plan_.changes) plan_.changes->follow(*plan_.tapes, tape_of(plan_));
-        if (on_session_) on_session_(plan_.name);
+        names_after_prompt_ = is_command;
     }
+    if (is_command) last_command_ = message.lifespan;
     message.session_id = plan_.session_id;
     co_return message;
+}
+
+/// Creates the session, or renames one that was created for commands.
+Task<> Pipeline::name_session(std::string prompt) {
+    if (plan_.create) {
+        plan_.name = co_await plan_.create(std::move(prompt));
+        plan_.create = nullptr;
+    } else if (!last_command_.expired()) {
+        co_return;  // a command still uses the tape
+    } else {
+        plan_.open = nullptr;  // its tape may be removed
+        SavedSessions saved = SavedSessions::here();
+        plan_.name = co_await saved.name_after(plan_.name, std::move(prompt));
+    }
+    plan_.session_id = session_id_of(plan_.name);
+    plan_.open = co_await mark_open(plan_.tapes, tape_of(plan_));
+    if (plan_.changes) plan_.changes->follow(*plan_.tapes, tape_of(plan_));
+    if (on_session_) on_session_(plan_.name);
 }
 
 Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {

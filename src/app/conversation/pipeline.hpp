@@ -81,7 +81,7 @@ public:
     /// Adds a note for the model to the next prompt.
     void add_note_for_model(std::string text);
 
-    /// Addresses `message` to the session, which is created and named after its first message if it is new. Throws what the
+    /// Addresses `message` to the session, which is created and named after its first prompt if it is new. Throws what the
     /// store throws; the next message tries again.
     Task<bub::Envelope> for_session(bub::Envelope message);
 
@@ -126,9 +126,12 @@ private:
     bub::Framework framework_;
     std::function<void(const std::string& name)> on_session_;
     Task<> add_git_state(bub::Envelope& message);
+    Task<> name_session(std::string prompt);
     std::optional<std::string> branch_;  ///< that the model was told; absent: nothing yet
     std::string for_model_;              // of add_note_for_model(), until the next prompt
     bool creating_session_ = false;
+    bool names_after_prompt_ = false;         // the session was created for a command
+    std::weak_ptr<const void> last_command_;  // its turn
     AsyncEvent session_created_;  // or creating it failed, and the next message tries again
     std::weak_ptr<Agent> agent_;  // of the current turn
     std::optional<std::stop_source> turn_;

@@ -599,7 +599,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         turns.value && flags.max_turns == 0) {
         flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
     }
-    session.model = co_await choose_model(sources, transport_of(*runtime), std::move(choose));
+    session.model = co_await choose_model(sources, transport_of(*runtime), std::move(choose),
+                                          std::move(parts.show_work));
     if (session.model.offline) flags.max_cost = 0;  // it costs nothing, and has no price
     if (!suspended.id.empty()) (void)choice_to_continue(sources, session.model, suspended);
     sources.session = StoredModel();

@@ -138,6 +138,7 @@ struct SessionParts {
     Style style = {};
     bool with_servers = true;     ///< uses the configured MCP servers
     bool asks_for_trust = false;  ///< in the files of the directory; else they are not trusted
+    ShowWork show_work = {};      ///< may be empty
 };
 
 /// Returns the line that names the command which resumes the session; empty if the session is temporary or has no prompt yet.

@@ -29,6 +29,7 @@
 #include "../project/trust.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
+#include "../terminal/text_table.hpp"
 #include "control_server.hpp"
 #include "gateway.hpp"
 #include "gateway_api.hpp"
@@ -336,16 +337,32 @@ int print(const JsonObject& answer, const GatewayArguments& arguments) {
     return exit_ok;
 }
 
-void print_question(const GatewayQuestion& question) {
-    const Json* const created = question.request.if_contains("created_at");
-    const std::string user = text_member(question.asker, "user");
-    std::string summary = question.summary;
-    std::replace(summary.begin(), summary.end(), '\n', ' ');
-    out() << for_terminal(question.id) << "\t"
-          << for_terminal(
-                 local_time(created && created->is_number() ? created->to_number<double>() : 0))
-          << "\t" << for_terminal(text_member(question.asker, "session")) << "\t"
-          << for_terminal(user.empty() ? "-" : user) << "\t" << for_terminal(summary) << "\n";
+/// Columns with tabs between them; at a terminal a table.
+void print_questions(const std::vector<GatewayQuestion>& questions) {
+    const Style style = Style::of(STDOUT_FILENO);
+    const auto columns = static_cast<std::size_t>(style.columns);
+    TextTable table;
+    table.columns = {{"id"}, {"asked", false, 1}, {"session"}, {"user", false, 2}, {"question"}};
+    for (const GatewayQuestion& question : questions) {
+        const Json* const created = question.request.if_contains("created_at");
+        const double time = created && created->is_number() ? created->to_number<double>() : 0;
+        const std::string session = text_member(question.asker, "session");
+        std::string user = text_member(question.asker, "user");
+        if (user.empty()) user = "-";
+        std::string summary = question.summary;
+        std::replace(summary.begin(), summary.end(), '\n', ' ');
+        if (!style.terminal) {
+            out() << for_terminal(question.id) << "\t" << for_terminal(local_time(time)) << "\t"
+                  << for_terminal(session) << "\t" << for_terminal(user) << "\t"
+                  << for_terminal(summary) << "\n";
+            continue;
+        }
+        table.rows.push_back({for_terminal(question.id),
+                              for_terminal(short_local_time(time, columns)),
+                              line_for_terminal(session, columns / 4),
+                              line_for_terminal(user, columns / 8), spelled_out(summary)});
+    }
+    out() << table.text(style);
 }
 
 int list_questions(const InboxArguments& arguments, bool json) {
@@ -356,16 +373,14 @@ int list_questions(const InboxArguments& arguments, bool json) {
         warn_unread(open.unread_databases);
         return exit_ok;
     }
-    std::size_t shown = 0;
-    for (const GatewayQuestion& one : open.questions) {
-        const bool is_meant =
-            one.id.starts_with(arguments.question) &&
-            (arguments.session.empty() || arguments.session == text_member(one.asker, "session"));
-        if (!is_meant) continue;
-        print_question(one);
-        ++shown;
-    }
-    if (shown == 0) err() << "No question of the gateway waits for an answer.\n";
+    std::vector<GatewayQuestion> shown = open.questions;
+    std::erase_if(shown, [&arguments](const GatewayQuestion& one) {
+        return !one.id.starts_with(arguments.question) ||
+               (!arguments.session.empty() &&
+                arguments.session != text_member(one.asker, "session"));
+    });
+    print_questions(shown);
+    if (shown.empty()) err() << "No question of the gateway waits for an answer.\n";
     warn_unread(open.unread_databases);
     return exit_ok;
 }

@@ -309,6 +309,7 @@ private:
         for (;;) {
             std::exception_ptr failed;
             bool refused = false;
+            if (ui_) ui_->say("Asking " + endpoint_.host() + " for its models ...");
             try {
                 const std::vector<OfferedModel> models =
                     co_await list_models(input_.transport, endpoint_);

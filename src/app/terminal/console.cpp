@@ -465,6 +465,8 @@ Task<> Console::interrupted() {
     const auto stops = [](const ConsoleInput& input) {
         return input.kind == ConsoleInput::Kind::interrupt || input.kind == ConsoleInput::Kind::end;
     };
+    ++state->interruptible;
+    const std::shared_ptr<void> until_end(nullptr, [state](void*) { --state->interruptible; });
     for (;;) {
         const auto found = std::find_if(state->inputs.begin(), state->inputs.end(), stops);
         if (found != state->inputs.end()) {

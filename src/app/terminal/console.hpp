@@ -29,7 +29,7 @@ namespace cubepi::app {
 struct ConsoleInput {
     enum class Kind : std::uint8_t {
         line,       ///< entered `text`
-        interrupt,  ///< Ctrl-C, or Esc while busy
+        interrupt,  ///< Ctrl-C, or Esc while busy or while interrupted() waits
         pager,      ///< Ctrl-O
         mode,       ///< Shift-Tab
         rewind,     ///< Esc twice at the empty prompt

@@ -184,7 +184,7 @@ void Console::State::escape() {
     escaped_at.reset();
     if (!is_second) {
         escaped_at = now;
-        if (busy) push(ConsoleInput::Kind::interrupt);
+        if (busy || interruptible > 0) push(ConsoleInput::Kind::interrupt);
     } else if (!busy && prompt.text().empty()) {
         push(ConsoleInput::Kind::rewind);
     }

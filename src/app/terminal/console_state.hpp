@@ -200,6 +200,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     bool suspended = false;
     bool was_in_background = false;
     bool busy = false;
+    int interruptible = 0;  ///< calls of Console::interrupted()
     bool scheduled = false;
     bool closed = false;
 };

@@ -208,6 +208,14 @@ std::string shortened(std::string_view line, std::size_t columns) {
     return cut.insert(end, "…");
 }
 
+TerminalText shortened_at_front(const TerminalText& line, std::size_t columns) {
+    if (display_width(line) <= columns) return line;
+    std::string_view end = line.str();
+    while (!end.empty() && display_width(end) + 1 > columns)
+        end.remove_prefix(next_character(end, 0));
+    return TerminalText::assembled("…" + std::string(end));
+}
+
 std::optional<RowBreak> first_break(std::string_view line, std::size_t columns) {
     std::optional<RowBreak> last;
     return find_break(line, columns, last);

@@ -37,6 +37,9 @@ TerminalText cut_to_width(const TerminalText& line, std::size_t columns);
 std::string shortened(std::string_view line, std::size_t columns);
 TerminalText shortened(const TerminalText& line, std::size_t columns);
 
+/// The end of `line` after "…" if it has more columns, for a path. Without escape sequences.
+TerminalText shortened_at_front(const TerminalText& line, std::size_t columns);
+
 /// A line break of prose: the row ends at `end`, the next one begins at `next` (the spaces between them are dropped).
 struct RowBreak {
     std::size_t end = 0;

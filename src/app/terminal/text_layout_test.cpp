@@ -22,6 +22,12 @@ TEST(TextWidth, Width_CountsColumnsNotBytesOrEscapes) {
     EXPECT_EQ(cut_to_width("a漢", 2), "a");
 }
 
+TEST(TextWidth, ShortenedPath_HasItsEnd) {
+    EXPECT_EQ(shortened_at_front(for_terminal("/work"), 5).str(), "/work");
+    EXPECT_EQ(shortened_at_front(for_terminal("/home/漢/app"), 7).str(), "…漢/app");
+    EXPECT_EQ(shortened_at_front(for_terminal("/home/漢/app"), 6).str(), "…/app");
+}
+
 TEST(TextWidth, Wrapping_MatchesTheTerminal) {
     const Extent full = extent_of("abcd", 4);
     EXPECT_EQ(full.row, 0u);

@@ -162,7 +162,7 @@ void print_table(TerminalView title, const std::vector<CallStats>& list, const T
         row.push_back(stats.errors > 0 ? style.red() + errors + style.off() : errors);
         for (const std::string& figure : figures) row.push_back(for_terminal(figure));
     }
-    out << "\n" << table.text(screen);
+    out << "\n" << table.text(screen.style, screen.ascii);
 }
 
 JsonArray calls_json(std::string_view key, const std::vector<CallStats>& list) {
@@ -194,7 +194,7 @@ void print_list(const TraceListing& listing, const std::vector<std::string>& met
     for (const ListedTrace& listed : listing.traces)
         table.rows.push_back(list_row(listed.summary, metadata, screen));
     if (screen.columns() > 0) {
-        out << table.text(screen);
+        out << table.text(screen.style, screen.ascii);
         return;
     }
     for (const std::vector<TerminalText>& row : table.rows) {

@@ -478,6 +478,19 @@ TEST_F(Questions, B24_OtherText_IsToldTheOpenQuestion) {
     EXPECT_EQ(say(",approve").model_output, "done");
 }
 
+TEST_F(Questions, B24_UnnamedAnswerOlderThanQuestion_IsRefused) {
+    add({removal(), "done"});
+    const std::string name = name_of(say("Clean up"));
+    Envelope older = Envelope(",approve").on("cli", "chat");
+    older.rest[before_question_key] = true;
+    const TurnResult refused = cubepi::run(framework->process_inbound(std::move(older), false));
+    EXPECT_NE(refused.model_output.find("before this one was asked"), std::string::npos)
+        << refused.model_output;
+    EXPECT_NE(refused.model_output.find(",approve " + name), std::string::npos);
+    EXPECT_TRUE(removed.empty());
+    EXPECT_EQ(say(",approve").model_output, "done");
+}
+
 TEST_F(Questions, B24_Abandon_WithdrawsTheQuestion) {
     add({removal(), "next"});
     (void)say("Clean up");

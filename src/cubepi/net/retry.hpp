@@ -21,6 +21,9 @@ struct RetryPolicy {
     /// A rate limit is retried until this time has passed since the first attempt, also beyond max_retries, unless the
     /// server states the delay in a header. 0: max_retries decides. For model calls.
     std::chrono::milliseconds rate_limit_time{60'000};
+    /// The same for other temporary failures, also if the server states the delay: a 5xx, a connection that fails or is lost,
+    /// but not a refused connection to this machine, where no server runs then. 0: max_retries decides.
+    std::chrono::milliseconds outage_time{0};
 };
 
 /// The retry headers of a response.

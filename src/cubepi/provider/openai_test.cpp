@@ -151,6 +151,53 @@ TEST(OpenAIProvider, D15_RateLimit_IsRetriedForAMinute) {
     }
 }
 
+TEST(OpenAIProvider, D15_Outage_IsRetriedForTheConfiguredTime) {
+    const RetryPolicy patient{.outage_time = 60s};
+    const auto failures = [](const MemoryResponse& failure) {
+        return std::vector<MemoryResponse>(40, failure);
+    };
+    const auto refused = [](bool transient) {
+        return MemoryResponse::failing(NetworkError(ErrorCode::connect, "llm.example:443",
+                                                    transient, "Cannot connect to llm.example"));
+    };
+    for (const MemoryResponse& failure :
+         {refusal(500), refusal(529).with_header("retry-after", "0"), refused(true),
+          MemoryResponse(200).with_failure(
+              NetworkError(ErrorCode::disconnected, "llm.example:443", true, "Reset"))}) {
+        Fixture it(failures(failure), {.base_url = "https://llm.example/v1", .retry = patient});
+        const auto began = it.clock->now();
+        const auto events = it.events();
+        EXPECT_EQ(events.back().type, StreamEventType::error);
+        EXPECT_GT(it.clock->now() - began, 45s);
+        EXPECT_LE(it.clock->now() - began, 60s);
+        EXPECT_LT(it.transport->requests().size(), 20u);
+        ASSERT_GT(events.size(), 4u);
+        EXPECT_GT(events[4].notice->details.at("delay_ms").as_int64(), 5000);
+        EXPECT_NE(events[4].notice->text.find("(5, for at most 60 s)"), std::string::npos)
+            << events[4].notice->text;
+    }
+    Fixture explained({refusal(500), answer("Hi")}, {.retry = patient});
+    EXPECT_TRUE(explained.events()[0].notice->text.starts_with("HTTP 500: try again; trying "));
+    // Not what waiting cannot end, and not after content.
+    for (const MemoryResponse& failure :
+         {refused(false), refusal(400), refusal(503).with_header("x-should-retry", "false")}) {
+        Fixture it(failures(failure), {.base_url = "https://llm.example/v1", .retry = patient});
+        (void)it.events();
+        EXPECT_EQ(it.transport->requests().size(), 1u);
+    }
+    Fixture begun(failures(MemoryResponse(200)
+                               .with_event(text_chunk("Hi"))
+                               .with_failure(NetworkError(ErrorCode::disconnected,
+                                                          "llm.example:443", true, "Reset"))),
+                  {.retry = patient});
+    (void)begun.events();
+    EXPECT_EQ(begun.transport->requests().size(), 1u);
+    Fixture local(failures(refused(true)),
+                  {.base_url = "http://127.0.0.1:11434/v1", .retry = patient});
+    (void)local.events();
+    EXPECT_EQ(local.transport->requests().size(), 3u) << "no server runs there";
+}
+
 TEST(OpenAIProvider, D15_DelayInText_IsHonored) {
     const std::string body =
         R"({"error":{"message":"Limit 30000, Used 29000. Please try again in 2.5s. Visit the page.","code":"rate_limit_exceeded"}})";

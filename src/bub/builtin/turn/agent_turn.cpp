@@ -86,6 +86,16 @@ const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>&
             list_of(open));
 }
 
+/// Throws Error(stale_answer) if the answer names no question and was sent before the open one was asked: the user meant another one.
+void require_seen_question(const Answer& given, const Envelope* message,
+                           const std::vector<cubepi::HitlRequest>& open) {
+    if (!given.question.empty() || !message || !message->rest.contains(before_question_key)) return;
+    throw cubepi::Error(cubepi::ErrorCode::stale_answer,
+                        "the answer names no question, and was sent before this one was asked. "
+                        "Name the question to answer it:" +
+                            list_of(open));
+}
+
 /// Returns true for the codes of what is wrong with an answer, whose texts are for the user who has answered.
 bool is_about_answer(cubepi::ErrorCode code) {
     using cubepi::ErrorCode;
@@ -450,6 +460,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     bool stale = false;
     try {
         const cubepi::HitlRequest& request = find_question(open, given.question);
+        require_seen_question(given, plan_.message, open);
         if (!may_answer(request)) co_return refuse_answer(not_allowed_text(request), true);
         co_await require_new_name(given.question, request);
         if (given.action == AnswerAction::abandon) co_return co_await withdraw(open);

@@ -10,7 +10,9 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/net/curl/request_route.hpp>
 #include <cubepi/net/network_error.hpp>
+#include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/wire/user_hook.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -33,6 +35,21 @@ RetryDecision decide_by_exception(const RetryPolicy& policy, int retries_done,
     } catch (...) {
         return RetryDecision();
     }
+}
+
+/// A rate limit that ends within minutes.
+bool is_short_limit(const CallFailure& failure, const ErrorInfo& info) {
+    return failure.endpoint && info.code == ErrorCode::rate_limited &&
+           !is_lasting_limit(*failure.endpoint);
+}
+
+/// The beginning of a text of the endpoint, for a notice. The error of the run has all of it.
+std::string beginning_of(std::string text) {
+    constexpr std::size_t longest = 120;
+    if (text.size() <= longest) return text;
+    text.resize(longest);
+    text.resize(complete_utf8_prefix(text));
+    return text + "...";
 }
 
 constexpr std::size_t max_body = 64 * 1024;
@@ -107,39 +124,55 @@ RetryDecision CallAttempts::decide(const CallFailure& failure, const ErrorInfo& 
 
 RetryDecision CallAttempts::decide_by_policy(const CallFailure& failure, const ErrorInfo& info) {
     const double random = random_fraction(*runtime_->ids);
-    is_timed_ = false;
-    if (failure.endpoint) return decide_by_answer(failure, info, random);
-    return decide_by_exception(protocol_->endpoint().retry(), retries_done_, failure.exception,
-                               random);
+    RetryPolicy policy = protocol_->endpoint().retry();
+    const int max_retries = policy.max_retries;
+    time_limit_ = time_limit(failure, info);
+    const bool is_timed = time_limit_.count() > 0;
+    if (is_timed) policy.max_retries = std::max(max_retries, retries_done_ + 1);
+    RetryDecision decision =
+        failure.endpoint ? decide_by_answer(policy, failure, info, random)
+                         : decide_by_exception(policy, retries_done_, failure.exception, random);
+    if (!is_timed || !decision.retry) return decision;
+    // A server that states next to no time does not cause a request at once, again and again.
+    decision.delay = std::max(decision.delay, backoff_delay(policy, retries_done_, random));
+    const auto now = runtime_->clock->now();
+    if (now - began_.value_or(now) + decision.delay > time_limit_ && retries_done_ >= max_retries)
+        decision.retry = false;
+    return decision;
 }
 
-RetryDecision CallAttempts::decide_by_answer(const CallFailure& failure, const ErrorInfo& info,
-                                             double random) {
-    RetryPolicy policy = protocol_->endpoint().retry();
+/// Returns the time for which such a failure is retried; 0: max_retries decides.
+std::chrono::milliseconds CallAttempts::time_limit(const CallFailure& failure,
+                                                   const ErrorInfo& info) const {
+    constexpr std::chrono::milliseconds none(0);
+    const Endpoint& endpoint = protocol_->endpoint();
+    if (endpoint.retry().max_retries <= 0) return none;
+    if (is_short_limit(failure, info)) {
+        // A server that states the delay in a header is asked as often as after another failure.
+        return failure.hints.delay ? none : endpoint.retry().rate_limit_time;
+    }
+    if (info.code == ErrorCode::rate_limited) return none;
+    // A server on this machine that refuses connections does not run, and waiting does not start it.
+    if (info.code == ErrorCode::connect && is_this_machine(parse_url(endpoint.shown_url())))
+        return none;
+    return endpoint.retry().outage_time;
+}
+
+RetryDecision CallAttempts::decide_by_answer(const RetryPolicy& policy, const CallFailure& failure,
+                                             const ErrorInfo& info, double random) {
     const EndpointFailure& endpoint = *failure.endpoint;
     const bool in_stream = failure.exception != nullptr;
     if (in_stream && !is_transient(info.code)) return RetryDecision();
     RetryHints hints = failure.hints;
-    const bool limited = info.code == ErrorCode::rate_limited;
-    const bool short_limit = limited && !is_lasting_limit(endpoint);
-    // A server that states the delay in a header is asked as often as after another failure.
-    is_timed_ =
-        short_limit && !hints.delay && policy.max_retries > 0 && policy.rate_limit_time.count() > 0;
-    if (is_timed_) policy.max_retries = std::max(policy.max_retries, retries_done_ + 1);
     // There are servers that report a rate limit with another status than 429.
-    if (short_limit && !hints.should_retry) hints.should_retry = true;
+    if (is_short_limit(failure, info) && !hints.should_retry) hints.should_retry = true;
     if (!hints.delay && endpoint.retry_after)
         hints.delay = std::chrono::milliseconds(
             static_cast<std::int64_t>(std::ceil(std::min(*endpoint.retry_after, 1e8) * 1000)));
-    RetryDecision decision = decide_retry(
-        policy, retries_done_, endpoint.status.value_or(limited ? 429 : 503), hints, random);
-    // A text that states next to no time does not cause a request at once, again and again.
-    if (is_timed_ && decision.retry)
-        decision.delay = std::max(decision.delay, backoff_delay(policy, retries_done_, random));
-    const auto elapsed = runtime_->clock->now() - began_.value_or(runtime_->clock->now());
-    if (is_timed_ && elapsed + decision.delay > policy.rate_limit_time &&
-        retries_done_ >= protocol_->endpoint().retry().max_retries)
-        decision.retry = false;
+    const int otherwise = info.code == ErrorCode::rate_limited ? 429 : 503;
+    RetryDecision decision =
+        decide_retry(policy, retries_done_, endpoint.status.value_or(otherwise), hints, random);
+    if (decision.retry) decision.reason += ": " + beginning_of(endpoint.message);
     return decision;
 }
 
@@ -150,11 +183,11 @@ Notice CallAttempts::start_retry(const RetryDecision& decision, const ErrorInfo&
     notice.code = "retry";
     notice.text = protocol_->endpoint().without_secrets(decision.reason) + "; trying again in " +
                   rounded_seconds_text(decision.delay) + " (" + std::to_string(retries_done_) +
-                  (is_timed_ ? ", for at most " + seconds_text(policy.rate_limit_time)
-                             : " of " + std::to_string(policy.max_retries)) +
+                  (time_limit_.count() > 0 ? ", for at most " + seconds_text(time_limit_)
+                                           : " of " + std::to_string(policy.max_retries)) +
                   ")";
     notice.details["attempt"] = retries_done_;
-    if (!is_timed_) notice.details["max_retries"] = policy.max_retries;
+    if (time_limit_.count() <= 0) notice.details["max_retries"] = policy.max_retries;
     notice.details["delay_ms"] = decision.delay.count();
     notice.details["error_type"] = info.type;
     if (info.status_code) notice.details["status_code"] = *info.status_code;

@@ -55,15 +55,16 @@ public:
 
 private:
     RetryDecision decide_by_policy(const CallFailure& failure, const ErrorInfo& info);
-    RetryDecision decide_by_answer(const CallFailure& failure, const ErrorInfo& info,
-                                   double random);
+    std::chrono::milliseconds time_limit(const CallFailure& failure, const ErrorInfo& info) const;
+    RetryDecision decide_by_answer(const RetryPolicy& policy, const CallFailure& failure,
+                                   const ErrorInfo& info, double random);
 
     std::shared_ptr<const WireProtocol> protocol_;
     std::shared_ptr<const Runtime> runtime_;
     std::optional<Clock::time_point> began_;
     std::optional<Clock::time_point> deadline_;  ///< absent: no limit
     int retries_done_ = 0;
-    bool is_timed_ = false;  ///< RetryPolicy::rate_limit_time decides about the last retry
+    std::chrono::milliseconds time_limit_{0};  ///< of the last retry; 0: max_retries decided
 };
 
 /// Reads a response with an error status, as much of its body as arrives within limits of size and time. The
