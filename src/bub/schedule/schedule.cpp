@@ -57,7 +57,8 @@ JsonObject schedule_origin(const Envelope& message) {
     origin.chat_id = message.chat_id;
     origin.output_channel = message.output_channel;
     origin.context = message.context;
-    for (const std::string_view key : {date_key, redelivered_key}) origin.context.erase(key);
+    for (const std::string_view key : {date_key, arrived_key, redelivered_key})
+        origin.context.erase(key);
     return to_json(origin);
 }
 
@@ -79,7 +80,6 @@ Envelope firing_message(const Schedule& schedule, std::int64_t planned, bool is_
     message.rest[scheduled_key] = JsonObject{{"id", schedule.id}, {"planned", planned}};
     // Neither merged with messages of the user, nor an answer to a question.
     message.rest[task_results_key] = true;
-    message.rest[before_question_key] = true;
     return message;
 }
 

@@ -14,13 +14,16 @@ namespace {
 using namespace hitl_test;
 using namespace std::chrono_literals;
 
-/// The place of a store whose process ends at its n-th write: before it, or after it was stored. From then on nothing is stored.
+/// The place of a store whose process ends at its n-th write: before it, or after it was stored. From then on nothing is stored, unless
+/// only this write fails.
 class DyingBackend final : public ThreadBackend {
 public:
     DyingBackend(std::shared_ptr<ThreadBackend> inner, int dies_at, bool after)
         : inner_(std::move(inner)), dies_at_(dies_at), after_(after) {}
 
     bool dead() const noexcept { return dead_; }
+    void recover() noexcept { recovers_ = true; }
+    bool has_failed() const noexcept { return writes_ >= dies_at_; }
 
     Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) override {
         return inner_->read_thread(std::move(query));
@@ -74,7 +77,7 @@ private:
         co_return result;
     }
     [[noreturn]] void fail() {
-        dead_ = true;
+        dead_ = !recovers_;
         throw CheckpointerError(ErrorCode::storage, "the process has ended");
     }
 
@@ -83,6 +86,7 @@ private:
     const bool after_;
     int writes_ = 0;
     bool dead_ = false;
+    bool recovers_ = false;
 };
 
 class DyingStore final : public StoredThreads {
@@ -90,6 +94,8 @@ public:
     DyingStore(const StoredThreads& inner, int dies_at, bool after)
         : DyingStore(std::make_shared<DyingBackend>(inner.backend(), dies_at, after)) {}
     bool dead() const noexcept { return place_->dead(); }
+    void recover() noexcept { place_->recover(); }
+    bool has_failed() const noexcept { return place_->has_failed(); }
 
 private:
     explicit DyingStore(std::shared_ptr<DyingBackend> place)
@@ -204,6 +210,30 @@ TEST(SuspensionCrash, D62_CrashDuringDeniedCall_CausesNoSecondEffect) {
 }
 TEST(SuspensionCrash, D62_CrashDuringSuspendedRun_CausesNoSecondEffect) {
     kill_at_every_write(Way::detached);
+}
+
+TEST(SuspensionCrash, D62_WriteFailsOnce_LeavesNoRequest) {
+    int closed = 0;
+    for (int write = 1;; ++write) {
+        Case one;
+        one.faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
+        const auto store = std::make_shared<DyingStore>(*one.memory, write, false);
+        store->recover();
+        Process process(store, one.faux, one.effects, one.clock);
+        try {
+            (void)process.prompt([&](const HitlRequest& request) {
+                process.answer(request.question_id, deny("no"));
+            });
+        } catch (const Error&) {
+            EXPECT_TRUE(store->has_failed());
+        }
+        if (!store->has_failed()) break;
+        const std::optional<CheckpointData> data = run(one.memory->load("t"));
+        if (!data || !open_tool_calls(data->messages).empty()) continue;
+        ++closed;
+        EXPECT_EQ(run(one.memory->load_pending_requests("t")).size(), 0u) << "write " << write;
+    }
+    EXPECT_GT(closed, 3);
 }
 
 /// One run with a batch of a call that may run again and one that must not, over two processes.

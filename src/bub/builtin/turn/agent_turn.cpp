@@ -71,6 +71,11 @@ std::string list_of(const std::vector<cubepi::HitlRequest>& requests) {
     return text;
 }
 
+std::string not_one_text(const std::string& name, const std::vector<cubepi::HitlRequest>& open) {
+    return "'" + name +
+           "' is not the name of one question that waits for an answer; these are:" + list_of(open);
+}
+
 /// Returns the question that an answer names. Throws Error(stale_answer) with the open questions.
 const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>& open,
                                          const std::string& name) {
@@ -80,10 +85,7 @@ const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>&
     }
     const std::vector<const cubepi::HitlRequest*> named = questions_named(name, open);
     if (named.size() == 1) return *named.front();
-    throw cubepi::Error(
-        cubepi::ErrorCode::stale_answer,
-        "'" + name + "' is not the name of one question that waits for an answer; these are:" +
-            list_of(open));
+    throw cubepi::Error(cubepi::ErrorCode::stale_answer, not_one_text(name, open));
 }
 
 /// Returns true for the codes of what is wrong with an answer, whose texts are for the user who has answered.
@@ -191,15 +193,16 @@ Task<> AgentTurn::begin() {
 Task<> AgentTurn::recognize_answer() {
     const Json* alone =
         plan_.message ? plan_.message->context.if_contains("private_chat") : nullptr;
-    const bool is_typed = !plan_.answer && !plan_.receives_results;
+    const bool is_typed =
+        plan_.message && !plan_.answer && !plan_.message->rest.contains(task_results_key);
     if (!is_typed || !asks_user() || !alone || *alone != Json(true)) co_return;
     const std::optional<EarlierAnswer> earlier =
         co_await find_earlier_answer(*tape_, plan_.input_id);
     const std::vector<cubepi::HitlRequest> open = co_await open_questions();
     const auto* ask =
         open.size() == 1 ? std::get_if<cubepi::AskRequest>(&open.front().payload) : nullptr;
-    const bool is_older = plan_.message->rest.contains(before_question_key);
-    const bool answers = !is_older && ask && ask->questions.size() == 1 && may_answer(open.front());
+    const bool answers = ask && ask->questions.size() == 1 && may_answer(open.front()) &&
+                         !is_older(*plan_.message, open.front());
     if (!answers && !earlier) co_return;
     Answer given;
     given.question = answers ? question_name(open.front()) : earlier->question;
@@ -214,11 +217,20 @@ Task<> AgentTurn::answer_task() {
     const Answer& given = *plan_.answer;
     const std::shared_ptr<AgentsOfSession> agents = core_->options().agents->find(plan_.session_id);
     if (!agents || given.question.empty() || plan_.is_subagent) co_return;
-    const std::vector<cubepi::HitlRequest> open = agents->questions->pending();
-    const std::vector<const cubepi::HitlRequest*> named = questions_named(given.question, open);
-    if (named.size() != 1) co_return;
-    const cubepi::HitlRequest& request = *named.front();
+    const std::vector<cubepi::HitlRequest> of_tasks = agents->questions->pending();
+    if (of_tasks.empty()) co_return;
     const std::vector<cubepi::HitlRequest> of_run = co_await open_questions();
+    std::vector<cubepi::HitlRequest> open = of_run;
+    open.insert(open.end(), of_tasks.begin(), of_tasks.end());
+    const std::vector<const cubepi::HitlRequest*> named = questions_named(given.question, open);
+    const auto is_of_task = [&](const auto* one) {
+        return static_cast<std::size_t>(one - open.data()) >= of_run.size();
+    };
+    if (std::none_of(named.begin(), named.end(), is_of_task)) co_return;
+    // The beginning of a name may be that of questions of both (D83).
+    if (named.size() > 1)
+        co_return refuse_answer(not_one_text(given.question, open), !of_run.empty());
+    const cubepi::HitlRequest& request = *named.front();
     if (!may_answer(request)) co_return refuse_answer(not_allowed_text(request), !of_run.empty());
     AcceptedAnswer accepted{question_name(request), Json("withdrawn")};
     std::string problem;
@@ -411,7 +423,8 @@ Task<> AgentTurn::start_run(cubepi::MessageList inputs, cubepi::PromptOptions ho
         cubepi::Message message = inputs.front();
         co_return co_await give_answer(std::move(message), std::move(how));
     }
-    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+    if (open.empty()) (void)co_await requests_of_run(true);
     // A message that is on the tape already is the one whose run waits: its turn was killed, and ends with the questions.
     if (open.empty() || !run_id_.empty()) co_return begin_run(std::move(inputs), std::move(how));
     end_suspended(open, true);
@@ -427,7 +440,7 @@ void AgentTurn::begin_run(cubepi::MessageList inputs, cubepi::PromptOptions how)
 
 Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
     const Answer& given = *plan_.answer;
-    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
     if (given.action == AnswerAction::abandon && given.question.empty())
         co_return co_await withdraw(open);
     if (given.action == AnswerAction::expire)

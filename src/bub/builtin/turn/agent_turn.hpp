@@ -149,6 +149,7 @@ private:
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     Task<> record_stop(std::string output);
     void refuse_answer(std::string reason, bool questions_remain);
+    Task<std::vector<cubepi::PendingRequest>> requests_of_run(bool removes_others = false);
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open, cubepi::Message message,
                           cubepi::PromptOptions how);
@@ -183,9 +184,11 @@ private:
     cubepi::MeterAttachment meter_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
-    JsonObject endpoint_;    ///< stored, at which this turn continues a run; empty: none
-    JsonObject asker_;       ///< of the suspended run that an answer continues; see asker_key
-    bool is_stale_ = false;  ///< another process has answered the question of this turn
+    JsonObject endpoint_;  ///< stored, at which this turn continues a run; empty: none
+    JsonObject asker_;     ///< of the suspended run that an answer continues; see asker_key
+    /// The last answer on the tape with its results, before the turn adds messages; absent: not read yet.
+    std::optional<cubepi::MessageList> last_answer_;
+    bool is_stale_ = false;           ///< another process has answered the question of this turn
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;      ///< empty: generate one

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include <bub/builtin/client_tools.hpp>
@@ -7,6 +8,7 @@
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/questions.hpp>
+#include <cubepi/agent/run/open_requests.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/hitl/ask_user_tool.hpp>
@@ -82,6 +84,14 @@ JsonObject origin_json(const Envelope& message) {
     std::string name = cubepi::detail::text_member(message.context, "sender");
     if (!name.empty()) origin["name"] = std::move(name);
     return origin;
+}
+
+cubepi::MessageList from_last_answer(const cubepi::MessageList& messages) {
+    const auto is_result = [](const cubepi::Message& one) { return one.tool_result() != nullptr; };
+    auto first = messages.end();
+    while (first != messages.begin() && is_result(*std::prev(first))) --first;
+    if (first != messages.begin()) --first;
+    return cubepi::MessageList(first, messages.end());
 }
 
 cubepi::ApprovalPolicy policy_of(RulesOfTurn rules) {
@@ -220,18 +230,34 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
     options.channel = std::move(channel);
 }
 
+/// Returns the requests of the tape that an answer can reach, also those whose time is over. `removes_others`: any other one would be
+/// listed for ever.
+Task<std::vector<cubepi::PendingRequest>> AgentTurn::requests_of_run(bool removes_others) {
+    TapeCheckpointerOptions how;
+    how.context = co_await agent_context(core_, plan_.session_id, state_);
+    TapeCheckpointer memory(fork_, std::move(how));
+    std::vector<cubepi::PendingRequest> pending =
+        co_await memory.load_pending_requests(tape_->name());
+    if (pending.empty()) co_return pending;
+    if (!last_answer_) {
+        // No message is added before the run continues.
+        const std::optional<cubepi::CheckpointData> data = co_await memory.load(tape_->name());
+        last_answer_ = from_last_answer(data.value_or(cubepi::CheckpointData()).messages);
+    }
+    pending = cubepi::detail::requests_of_open_calls(std::move(pending), *last_answer_);
+    if (removes_others && pending.empty()) (void)co_await memory.discard_requests(tape_->name());
+    co_return pending;
+}
+
 /// Returns the requests of the tape that wait for an answer, before there is an agent; if asked for, also those whose time is over
 /// and whose run has not continued.
 Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expired) {
-    TapeCheckpointer memory(fork_);
     std::vector<cubepi::HitlRequest> open;
-    const std::vector<cubepi::PendingRequest> pending =
-        co_await memory.load_pending_requests(tape_->name());
+    const std::vector<cubepi::PendingRequest> pending = co_await requests_of_run();
     const std::chrono::duration<double> now = core_->runtime().clock->wall().time_since_epoch();
     for (const cubepi::PendingRequest& one : pending) {
-        const std::optional<double>& timeout = one.request.timeout_seconds;
-        const bool is_over = timeout && one.request.created_at + *timeout <= now.count();
-        if (with_expired || (!one.expired && !is_over)) open.push_back(one.request);
+        if (with_expired || !cubepi::detail::is_expired(one, now.count()))
+            open.push_back(one.request);
     }
     co_return open;
 }
