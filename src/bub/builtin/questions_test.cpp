@@ -313,8 +313,9 @@ TEST_F(Questions, B23_ResetDuringQuestion_EndsIt) {
     EXPECT_TRUE(removed.empty());
 }
 
-/// Returns what was recorded during a question.
-class RecordedMeanwhile : public Questions, public ::testing::WithParamInterface<const char*> {};
+/// A message during a question, and whether it has an id.
+class RecordedMeanwhile : public Questions,
+                          public ::testing::WithParamInterface<std::pair<const char*, bool>> {};
 
 TEST_P(RecordedMeanwhile, B20_Record_IsReadAfterTheResult) {
     std::string read;
@@ -332,7 +333,10 @@ TEST_P(RecordedMeanwhile, B20_Record_IsReadAfterTheResult) {
     };
     framework->add(std::move(other));
     (void)say("Clean up");
-    EXPECT_NE(say(GetParam()).model_output.find("hi"), std::string::npos);
+    Envelope message = Envelope(GetParam().first).on("cli", "chat");
+    if (GetParam().second) message.inbound_id = "m1";
+    const TurnResult recorded = cubepi::run(framework->process_inbound(std::move(message), false));
+    EXPECT_NE(recorded.model_output.find("hi"), std::string::npos);
     EXPECT_EQ(say(",approve").model_output, "All clean.");
     EXPECT_EQ(removed.size(), 1u);
     EXPECT_EQ(say("And now?").model_output, "Next.");
@@ -340,7 +344,9 @@ TEST_P(RecordedMeanwhile, B20_Record_IsReadAfterTheResult) {
     ASSERT_NE(result, std::string::npos) << read;
     EXPECT_NE(read.find("hi", result), std::string::npos) << read;
 }
-INSTANTIATE_TEST_SUITE_P(ShellAndPlugin, RecordedMeanwhile, ::testing::Values(",!echo hi", "ping"));
+INSTANTIATE_TEST_SUITE_P(ShellAndPlugin, RecordedMeanwhile,
+                         ::testing::Values(std::pair(",!echo hi", true), std::pair("ping", false),
+                                           std::pair("ping", true)));
 
 TEST_F(Questions, B23_RequestOfHiddenCall_BlocksNothing) {
     add({removal(), "fine", removal("/tmp/y"), "Done."});

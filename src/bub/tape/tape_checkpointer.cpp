@@ -349,7 +349,9 @@ Task<std::int64_t> TapeCheckpointer::State::change(std::string thread_id, Thread
     }
     std::vector<TapeEntry> entries = co_await entries_of(thread_id, messages);
     if (has_no_run && has_suspended_run(side_state)) {
-        for (TapeEntry& entry : entries) entry.meta = after_open_calls(std::move(entry.meta));
+        for (TapeEntry& entry : entries)
+            if (entry.kind == entry_kind::message)
+                entry.meta = after_open_calls(std::move(entry.meta));
     }
     co_await put_media_aside(entries);
     if (options.extra()) {

@@ -423,8 +423,8 @@ Task<> AgentTurn::start_run(cubepi::MessageList inputs, cubepi::PromptOptions ho
         cubepi::Message message = inputs.front();
         co_return co_await give_answer(std::move(message), std::move(how));
     }
-    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
-    if (open.empty()) (void)co_await requests_of_run(true);
+    const std::vector<cubepi::PendingRequest> of_run = co_await requests_of_run(true);
+    const std::vector<cubepi::HitlRequest> open = unexpired(of_run);
     // A message that is on the tape already is the one whose run waits: its turn was killed, and ends with the questions.
     if (open.empty() || !run_id_.empty()) co_return begin_run(std::move(inputs), std::move(how));
     end_suspended(open, true);

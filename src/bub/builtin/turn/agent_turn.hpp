@@ -150,6 +150,8 @@ private:
     Task<> record_stop(std::string output);
     void refuse_answer(std::string reason, bool questions_remain);
     Task<std::vector<cubepi::PendingRequest>> requests_of_run(bool removes_others = false);
+    std::vector<cubepi::HitlRequest> unexpired(
+        const std::vector<cubepi::PendingRequest>& pending) const;
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open, cubepi::Message message,
                           cubepi::PromptOptions how);

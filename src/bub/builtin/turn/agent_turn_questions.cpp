@@ -233,12 +233,13 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
 /// Returns the requests of the tape that an answer can reach, also those whose time is over. `removes_others`: any other one would be
 /// listed for ever.
 Task<std::vector<cubepi::PendingRequest>> AgentTurn::requests_of_run(bool removes_others) {
+    TapeCheckpointer requests(fork_);
+    std::vector<cubepi::PendingRequest> pending =
+        co_await requests.load_pending_requests(tape_->name());
+    if (pending.empty()) co_return pending;
     TapeCheckpointerOptions how;
     how.context = co_await agent_context(core_, plan_.session_id, state_);
     TapeCheckpointer memory(fork_, std::move(how));
-    std::vector<cubepi::PendingRequest> pending =
-        co_await memory.load_pending_requests(tape_->name());
-    if (pending.empty()) co_return pending;
     if (!last_answer_) {
         // No message is added before the run continues.
         const std::optional<cubepi::CheckpointData> data = co_await memory.load(tape_->name());
@@ -249,17 +250,22 @@ Task<std::vector<cubepi::PendingRequest>> AgentTurn::requests_of_run(bool remove
     co_return pending;
 }
 
-/// Returns the requests of the tape that wait for an answer, before there is an agent; if asked for, also those whose time is over
-/// and whose run has not continued.
-Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expired) {
-    std::vector<cubepi::HitlRequest> open;
-    const std::vector<cubepi::PendingRequest> pending = co_await requests_of_run();
+std::vector<cubepi::HitlRequest> AgentTurn::unexpired(
+    const std::vector<cubepi::PendingRequest>& pending) const {
     const std::chrono::duration<double> now = core_->runtime().clock->wall().time_since_epoch();
-    for (const cubepi::PendingRequest& one : pending) {
-        if (with_expired || !cubepi::detail::is_expired(one, now.count()))
-            open.push_back(one.request);
-    }
-    co_return open;
+    std::vector<cubepi::HitlRequest> open;
+    for (const cubepi::PendingRequest& one : pending)
+        if (!cubepi::detail::is_expired(one, now.count())) open.push_back(one.request);
+    return open;
+}
+
+/// Returns the requests of the tape that wait for an answer; if asked for, also those whose time is over and whose run has not continued.
+Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expired) {
+    const std::vector<cubepi::PendingRequest> pending = co_await requests_of_run();
+    if (!with_expired) co_return unexpired(pending);
+    std::vector<cubepi::HitlRequest> all;
+    for (const cubepi::PendingRequest& one : pending) all.push_back(one.request);
+    co_return all;
 }
 
 /// Says who has answered the question of this turn, if it was answered; `reason` follows.
