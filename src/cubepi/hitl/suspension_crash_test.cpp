@@ -221,8 +221,9 @@ TEST(SuspensionCrash, D62_WriteFailsOnce_LeavesNoRequest) {
         store->recover();
         Process process(store, one.faux, one.effects, one.clock);
         try {
-            (void)process.prompt([&](const HitlRequest& request) {
-                process.answer(request.question_id, deny("no"));
+            (void)process.prompt([&](const HitlRequest&) {
+                (void)process.agent->detach();
+                process.agent->abort();
             });
         } catch (const Error&) {
             EXPECT_TRUE(store->has_failed());
