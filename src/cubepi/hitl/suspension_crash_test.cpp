@@ -4,6 +4,7 @@
 
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/question_store.hpp>
+#include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/agent/transcript.hpp>
 
 // The process ends at each write of a run with an approval, and another one takes over.
@@ -23,7 +24,6 @@ public:
 
     bool dead() const noexcept { return dead_; }
     void recover() noexcept { recovers_ = true; }
-    bool has_failed() const noexcept { return writes_ >= dies_at_; }
 
     Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) override {
         return inner_->read_thread(std::move(query));
@@ -95,7 +95,6 @@ public:
         : DyingStore(std::make_shared<DyingBackend>(inner.backend(), dies_at, after)) {}
     bool dead() const noexcept { return place_->dead(); }
     void recover() noexcept { place_->recover(); }
-    bool has_failed() const noexcept { return place_->has_failed(); }
 
 private:
     explicit DyingStore(std::shared_ptr<DyingBackend> place)
@@ -212,29 +211,23 @@ TEST(SuspensionCrash, D62_CrashDuringSuspendedRun_CausesNoSecondEffect) {
     kill_at_every_write(Way::detached);
 }
 
-TEST(SuspensionCrash, D62_WriteFailsOnce_LeavesNoRequest) {
-    int closed = 0;
-    for (int write = 1;; ++write) {
-        Case one;
-        one.faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
-        const auto store = std::make_shared<DyingStore>(*one.memory, write, false);
-        store->recover();
-        Process process(store, one.faux, one.effects, one.clock);
-        try {
-            (void)process.prompt([&](const HitlRequest&) {
-                (void)process.agent->detach();
-                process.agent->abort();
-            });
-        } catch (const Error&) {
-            EXPECT_TRUE(store->has_failed());
-        }
-        if (!store->has_failed()) break;
-        const std::optional<CheckpointData> data = run(one.memory->load("t"));
-        if (!data || !open_tool_calls(data->messages).empty()) continue;
-        ++closed;
-        EXPECT_EQ(run(one.memory->load_pending_requests("t")).size(), 0u) << "write " << write;
-    }
-    EXPECT_GT(closed, 3);
+TEST(SuspensionCrash, D62_AppendFailsOnce_NextRemovesTheRequest) {
+    const auto memory = std::make_shared<MemoryCheckpointer>();
+    HitlRequest request;
+    request.question_id = "c1";
+    request.payload = ConfirmRequest{"Really?"};
+    run(memory->save_pending_request("t", "r", std::move(request)));
+    const auto store = std::make_shared<DyingStore>(*memory, 1, false);
+    store->recover();
+    AgentState state;
+    detail::ThreadLog log(state, store, "t");
+    AssistantMessage closing;
+    closing.run_id = "r";
+    log.settle_with_next({"c1"});
+    EXPECT_THROW(run(log.append(closing)), CheckpointerError);
+    EXPECT_EQ(run(memory->load_pending_requests("t")).size(), 1u);
+    run(log.append(closing));
+    EXPECT_TRUE(run(memory->load_pending_requests("t")).empty());
 }
 
 /// One run with a batch of a call that may run again and one that must not, over two processes.
