@@ -35,6 +35,8 @@ inline constexpr std::string_view refused_input_key = "refused_input";
 inline constexpr std::string_view task_results_key = "subagent_results";
 /// The key of Envelope::rest of an answer `abandon` that was a request to stop a turn, while none was running (D96); its value is true.
 inline constexpr std::string_view stop_key = "stop";
+/// The key of Envelope::rest of a message whose text its sender has not written: it does not answer a question (B24).
+inline constexpr std::string_view before_question_key = "before_question";
 /// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
 inline constexpr std::string_view question_key = "question";
 

@@ -270,8 +270,7 @@ TEST_F(Questions, B24_TextOfSchedule_IsNotTheAnswer) {
     Envelope fired = Envelope("[Scheduled message]").on("telegram", "chat");
     fired.context["sender_id"] = "ada";
     fired.context["private_chat"] = true;
-    fired.rest[task_results_key] = true;
-    fired.rest["schedule"] = JsonObject{{"id", "x"}};
+    fired.rest[before_question_key] = true;
     const TurnResult told = cubepi::run(framework->process_inbound(std::move(fired), false));
     EXPECT_EQ(kinds(told), std::vector<std::string>{"error"});
 }

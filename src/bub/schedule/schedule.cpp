@@ -80,6 +80,7 @@ Envelope firing_message(const Schedule& schedule, std::int64_t planned, bool is_
     message.rest[scheduled_key] = JsonObject{{"id", schedule.id}, {"planned", planned}};
     // Neither merged with messages of the user, nor an answer to a question.
     message.rest[task_results_key] = true;
+    message.rest[before_question_key] = true;
     return message;
 }
 

@@ -214,7 +214,7 @@ TEST_F(ScheduleChannelTest, B11_B24_TextOfSchedule_IsNeitherCommandNorAnswer) {
         EXPECT_FALSE(noted.answer) << text;
         EXPECT_FALSE(message.is_operator());
         EXPECT_TRUE(message.content_text().starts_with("[Scheduled message")) << text;
-        EXPECT_TRUE(message.rest.contains(task_results_key));
+        EXPECT_TRUE(message.rest.contains(before_question_key));
         EXPECT_EQ(sender_of(message), "ann");
     }
 }

@@ -193,8 +193,8 @@ Task<> AgentTurn::begin() {
 Task<> AgentTurn::recognize_answer() {
     const Json* alone =
         plan_.message ? plan_.message->context.if_contains("private_chat") : nullptr;
-    const bool is_typed =
-        plan_.message && !plan_.answer && !plan_.message->rest.contains(task_results_key);
+    const bool is_typed = plan_.message && !plan_.answer && !plan_.receives_results &&
+                          !plan_.message->rest.contains(before_question_key);
     if (!is_typed || !asks_user() || !alone || *alone != Json(true)) co_return;
     const std::optional<EarlierAnswer> earlier =
         co_await find_earlier_answer(*tape_, plan_.input_id);

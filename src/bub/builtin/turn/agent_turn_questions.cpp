@@ -76,6 +76,14 @@ Task<cubepi::ApprovalDecision> decide(std::shared_ptr<const RulesOfTurn> of_turn
     co_return cubepi::ApprovalDecision(std::move(ask));
 }
 
+cubepi::MessageList from_last_answer(const cubepi::MessageList& messages) {
+    const auto is_result = [](const cubepi::Message& one) { return one.tool_result() != nullptr; };
+    auto first = messages.end();
+    while (first != messages.begin() && is_result(*std::prev(first))) --first;
+    if (first != messages.begin()) --first;
+    return cubepi::MessageList(first, messages.end());
+}
+
 JsonObject origin_json(const Envelope& message) {
     JsonObject origin;
     if (message.channel) origin["channel"] = *message.channel;
@@ -84,14 +92,6 @@ JsonObject origin_json(const Envelope& message) {
     std::string name = cubepi::detail::text_member(message.context, "sender");
     if (!name.empty()) origin["name"] = std::move(name);
     return origin;
-}
-
-cubepi::MessageList from_last_answer(const cubepi::MessageList& messages) {
-    const auto is_result = [](const cubepi::Message& one) { return one.tool_result() != nullptr; };
-    auto first = messages.end();
-    while (first != messages.begin() && is_result(*std::prev(first))) --first;
-    if (first != messages.begin()) --first;
-    return cubepi::MessageList(first, messages.end());
 }
 
 cubepi::ApprovalPolicy policy_of(RulesOfTurn rules) {
