@@ -186,11 +186,9 @@ private:
     cubepi::MeterAttachment meter_;
     std::optional<cubepi::AgentRun> run_;
     std::optional<EarlierAnswer> earlier_answer_;
-    JsonObject endpoint_;  ///< stored, at which this turn continues a run; empty: none
-    JsonObject asker_;     ///< of the suspended run that an answer continues; see asker_key
-    /// The last answer on the tape with its results, before the turn adds messages; absent: not read yet.
-    std::optional<cubepi::MessageList> last_answer_;
-    bool is_stale_ = false;           ///< another process has answered the question of this turn
+    JsonObject endpoint_;    ///< stored, at which this turn continues a run; empty: none
+    JsonObject asker_;       ///< of the suspended run that an answer continues; see asker_key
+    bool is_stale_ = false;  ///< another process has answered the question of this turn
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
     std::string message_id_;      ///< empty: generate one
@@ -199,6 +197,8 @@ private:
     cubepi::MessageList made_;    ///< by a turn that inherits
     JsonObject inherited_;        ///< the state of the conversation that it inherits
     cubepi::Usage usage_;         ///< of the answers of the turn
+    /// The last answer on the tape with its results, before the turn adds messages; absent: not read yet.
+    std::optional<cubepi::MessageList> last_answer_;
     std::optional<cubepi::GoalState> ended_goal_;  ///< that was achieved or given up in the run
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;

@@ -22,6 +22,14 @@ namespace bub::detail {
 
 namespace {
 
+cubepi::MessageList from_last_answer(const cubepi::MessageList& messages) {
+    const auto is_result = [](const cubepi::Message& one) { return one.tool_result() != nullptr; };
+    auto first = messages.end();
+    while (first != messages.begin() && is_result(*std::prev(first))) --first;
+    if (first != messages.begin()) --first;
+    return cubepi::MessageList(first, messages.end());
+}
+
 /// The rules for the sender of a message, in the workspace of its session.
 struct RulesOfTurn {
     SenderRules rules;
@@ -74,14 +82,6 @@ Task<cubepi::ApprovalDecision> decide(std::shared_ptr<const RulesOfTurn> of_turn
     cubepi::AskUser ask;
     ask.details = std::move(details);
     co_return cubepi::ApprovalDecision(std::move(ask));
-}
-
-cubepi::MessageList from_last_answer(const cubepi::MessageList& messages) {
-    const auto is_result = [](const cubepi::Message& one) { return one.tool_result() != nullptr; };
-    auto first = messages.end();
-    while (first != messages.begin() && is_result(*std::prev(first))) --first;
-    if (first != messages.begin()) --first;
-    return cubepi::MessageList(first, messages.end());
 }
 
 JsonObject origin_json(const Envelope& message) {
