@@ -183,6 +183,7 @@ void Envelope::note_arrival(std::chrono::system_clock::time_point time) {
     context["channel"] = "$" + channel.value_or("default");
     context["chat_id"] = chat_id.value_or("default");
     context[date_key] = local_date(time);
+    context[arrived_key] = std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
 bool Envelope::is_operator() const noexcept { return from_operator.value_or(channel == "cli"); }

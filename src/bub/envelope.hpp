@@ -68,6 +68,8 @@ inline constexpr std::string_view finish_key = "finish";
 inline constexpr std::string_view file_key = "file";
 /// The key of Envelope::context with the local time of arrival, to the second, as shown to the model.
 inline constexpr std::string_view date_key = "_date";
+/// The key of Envelope::context with the time of arrival, in Unix seconds; of messages that were merged, that of the first.
+inline constexpr std::string_view arrived_key = "_arrived";
 /// The key of Envelope::context that marks a message whose turn an earlier process has begun (B18); its value is true.
 inline constexpr std::string_view redelivered_key = "redelivered";
 /// Formats local time with its offset, to the second.
@@ -145,7 +147,7 @@ struct Envelope {
     const std::string& content_text() const noexcept;
     /// Returns `context` as `key=value|key=value` in one line, or the member `context_str` of `rest`; empty if neither exists.
     std::string context_text() const;
-    /// Sets `channel` (`$NAME`, which also names the skill of the channel), `chat_id` and the date in `context`. A channel manager
+    /// Sets `channel` (`$NAME`, which also names the skill of the channel), `chat_id`, the date and the time in `context`. A channel manager
     /// does so with each message that it accepts. The date of arrival is stored with the message, so that a turn that is repeated
     /// sends the same prompt (D106).
     void note_arrival(std::chrono::system_clock::time_point time);

@@ -246,6 +246,14 @@ std::string earlier_answer_text(const std::vector<cubepi::AnswerRecord>& records
     return text + ".";
 }
 
+bool is_older(const Envelope& message, const cubepi::HitlRequest& request,
+              std::chrono::seconds time_to_read) {
+    const Json* const arrived = message.context.if_contains(arrived_key);
+    return arrived && arrived->is_number() &&
+           arrived->to_number<double>() <
+               request.created_at + static_cast<double>(time_to_read.count());
+}
+
 std::string sender_of(const Envelope& message) {
     const Json* sender = message.context.if_contains("sender_id");
     return sender && sender->is_string() ? std::string(sender->get_string()) : std::string();

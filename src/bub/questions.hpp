@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -35,8 +36,7 @@ inline constexpr std::string_view refused_input_key = "refused_input";
 inline constexpr std::string_view task_results_key = "subagent_results";
 /// The key of Envelope::rest of an answer `abandon` that was a request to stop a turn, while none was running (D96); its value is true.
 inline constexpr std::string_view stop_key = "stop";
-/// The key of Envelope::rest of a message that waited while its session asked, or whose text its sender has not written: it does not answer a
-/// question (B24).
+/// The key of Envelope::rest of a message whose text its sender has not written: it does not answer a question (B24).
 inline constexpr std::string_view before_question_key = "before_question";
 /// The key of Envelope::rest with the request of an envelope of kind `question`, as cubepi::to_json() writes it.
 inline constexpr std::string_view question_key = "question";
@@ -68,6 +68,12 @@ std::vector<const cubepi::HitlRequest*> questions_named(
 /// that question. `name` is its question_name() or its id.
 std::string earlier_answer_text(const std::vector<cubepi::AnswerRecord>& records,
                                 const std::string& name);
+
+/// Returns true if the message arrived before its sender can have read the question: its text does not answer it (B24). The time from
+/// storing a question to reading it is at least a second, and the clocks of gateways differ by less. A message that no channel has received
+/// is not older. `time_to_read`: none for an explicit answer, which a program may send.
+bool is_older(const Envelope& message, const cubepi::HitlRequest& request,
+              std::chrono::seconds time_to_read = std::chrono::seconds(1));
 
 /// Returns the member `sender_id` of the message's context; empty if the channel does not identify its users.
 std::string sender_of(const Envelope& message);

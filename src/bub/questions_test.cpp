@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include <cubepi/core/error.hpp>
 
 namespace bub {
@@ -71,6 +73,17 @@ TEST(Questions, D242_AnswersOfOperators_DifferByTheirMarks) {
     note_answer(reply);
     note_answer(reply);
     EXPECT_EQ(reply.answer->place, "chat:1, answer 3fa29c41");
+}
+
+TEST(Questions, B24_MessageBeforeQuestionWasShown_IsOlder) {
+    cubepi::HitlRequest request;
+    request.created_at = 100;
+    Envelope message("thanks");
+    EXPECT_FALSE(is_older(message, request)) << "it was not received by a channel";
+    for (const auto& [arrived, older] : {std::pair{90.0, true}, {100.5, true}, {102.0, false}}) {
+        message.context[arrived_key] = arrived;
+        EXPECT_EQ(is_older(message, request), older) << arrived;
+    }
 }
 
 TEST(Questions, B24_AnswerOfChannel_IsNotReadFromText) {

@@ -9,6 +9,7 @@
 
 #include <bub/builtin/background_agents_test_support.hpp>
 #include <bub/questions.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 
 namespace bub {
 namespace {
@@ -42,6 +43,16 @@ protected:
         Envelope message = delivered.front();
         delivered.clear();
         co_return co_await framework->process_inbound(std::move(message));
+    }
+    /// Changes the name of the question of the session's run.
+    Task<> rename_question(std::string to) {
+        TapeCheckpointer memory(co_await framework->tape_store());
+        const std::string name = tape_name(framework->workspace(), "telegram:7");
+        std::vector<cubepi::PendingRequest> pending = co_await memory.load_pending_requests(name);
+        cubepi::PendingRequest one = pending.at(0);
+        (void)co_await memory.clear_pending_request(name, one.run_id, one.request.question_id);
+        one.request.request_id = std::move(to);
+        co_await memory.save_pending_request(name, one.run_id, one.request);
     }
     Task<> wait_for_end() {
         while (delivered.empty()) co_await changed.wait();
@@ -117,6 +128,31 @@ TEST_F(BackgroundQuestions, D126_TaskAfterAnAnswer_BelongsToTheAsker) {
         EXPECT_EQ(delivered.front().chat_id, "7");
     };
     run(script());
+}
+
+TEST_F(BackgroundQuestions, D83_BeginningOfTwoNames_AnswersNeither) {
+    std::vector<cubepi::FauxStep> steps(30, model());
+    steps[3] = test::calling("write", {{"path", "z"}, {"content", "z"}}, "w0");
+    add_builtin(std::move(steps), options);
+    const auto script = [&]() -> Task<> {
+        const TurnResult asked = co_await ask();
+        const std::string name = name_in(question_in(asked));
+        const TurnResult also = co_await turn_of("ann", "more");
+        (void)question_in(also);
+        const std::string begin = name.substr(0, 4);
+        co_await rename_question(begin + "ffffff");
+        const TurnResult refused = co_await turn_of("boss", ",approve " + begin);
+        EXPECT_NE(refused.model_output.find("is not the name of one"), std::string::npos)
+            << refused.model_output;
+        EXPECT_NE(refused.model_output.find(begin + "ffffff"), std::string::npos);
+        EXPECT_EQ(agents->list("telegram:7").at(0).state, cubepi::SubagentTaskState::running);
+        const TurnResult answered = co_await turn_of("boss", ",approve " + name);
+        EXPECT_EQ(answered.model_output, "The sub-agent has the answer.");
+        co_await wait_for_end();
+    };
+    run(script());
+    EXPECT_TRUE(is_written());
+    EXPECT_FALSE(std::filesystem::exists(root / "work" / "z"));
 }
 
 TEST_F(BackgroundQuestions, D83_IdOfTheEndpoint_NamesNoQuestion) {

@@ -2,6 +2,7 @@
 
 #include <bub/builtin/builtin_test_support.hpp>
 
+#include <chrono>
 #include <tuple>
 
 #include <bub/questions.hpp>
@@ -281,10 +282,109 @@ TEST_F(Questions, B24_TextOlderThanQuestion_IsNotTheAnswer) {
     Envelope older = Envelope("no, the other one").on("telegram", "chat");
     older.context["sender_id"] = "ada";
     older.context["private_chat"] = true;
-    older.rest[before_question_key] = true;
+    const std::chrono::hours hour(1);
+    older.note_arrival(std::chrono::system_clock::now() - hour);
     const TurnResult told = cubepi::run(framework->process_inbound(std::move(older), false));
     EXPECT_EQ(kinds(told), std::vector<std::string>{"error"});
     EXPECT_EQ(say_as("ada", "teal", true).model_output, "Teal it is.");
+}
+
+TEST_F(Questions, B24_TextOfSchedule_IsNotTheAnswer) {
+    add({which_color(), "Teal it is."});
+    (void)say_as("ada", "Paint it", true);
+    Envelope fired = Envelope("[Scheduled message]").on("telegram", "chat");
+    fired.context["sender_id"] = "ada";
+    fired.context["private_chat"] = true;
+    fired.rest[before_question_key] = true;
+    const TurnResult told = cubepi::run(framework->process_inbound(std::move(fired), false));
+    EXPECT_EQ(kinds(told), std::vector<std::string>{"error"});
+}
+
+TEST_F(Questions, B10_HandOffWithAskingSubagent_FollowsTheAnswer) {
+    cubepi::AssistantMessage both =
+        test::calling("tape_handoff", {{"name", "chapter"}, {"summary", "s"}}, "h1");
+    const cubepi::AssistantMessage other =
+        test::calling("subagent", {{"prompt", "clean up"}}, "s1");
+    for (const auto& block : other.content) both.content.push_back(block);
+    std::vector<std::string> texts;
+    const auto listen = [&texts](const cubepi::ModelRequest& request) {
+        for (const cubepi::Message& one : request.messages) texts.push_back(one.text());
+        return cubepi::faux_assistant_message("Next.");
+    };
+    add({both, removal(), "cleaned", "Done.", listen});
+    EXPECT_EQ(kinds(say("Clean up")), std::vector<std::string>{"question"});
+    EXPECT_EQ(say(",approve").model_output, "Done.");
+    EXPECT_EQ(removed.size(), 1u);
+    EXPECT_EQ(say("And now?").model_output, "Next.");
+    ASSERT_FALSE(texts.empty());
+    EXPECT_TRUE(texts.front().starts_with("[Anchor created: chapter]")) << texts.front();
+}
+
+TEST_F(Questions, B10_HandOffCommandDuringQuestion_IsRefused) {
+    add({removal(), "All clean."});
+    (void)say("Clean up");
+    EXPECT_THROW((void)say(",tape.handoff name=chapter"), cubepi::Error);
+    EXPECT_EQ(say(",approve").model_output, "All clean.");
+    EXPECT_EQ(say(",tape.handoff name=chapter").model_output, "anchor added: chapter");
+}
+
+TEST_F(Questions, B23_ResetDuringQuestion_EndsIt) {
+    add({removal(), "fine"});
+    (void)say("Clean up");
+    (void)say(",tape.reset archive=false");
+    EXPECT_NE(say(",approve").model_output.find("no question"), std::string::npos);
+    EXPECT_EQ(say("hello").model_output, "fine");
+    EXPECT_TRUE(removed.empty());
+}
+
+/// A message during a question, and whether it has an id.
+class RecordedMeanwhile : public Questions,
+                          public ::testing::WithParamInterface<std::pair<const char*, bool>> {};
+
+TEST_P(RecordedMeanwhile, B20_Record_IsReadAfterTheResult) {
+    std::string read;
+    const auto listen = [&read](const cubepi::ModelRequest& request) {
+        for (const cubepi::Message& one : request.messages) read += one.text() + "\n";
+        return cubepi::faux_assistant_message("Next.");
+    };
+    add({removal(), "All clean.", listen});
+    Plugin other;
+    other.name = "other";
+    other.run_model = [](RunModelCall& call) {
+        std::optional<std::string> answer;
+        if (call.message.content_text() == "ping") answer = "hi from the plugin";
+        return answer;
+    };
+    framework->add(std::move(other));
+    (void)say("Clean up");
+    Envelope message = Envelope(GetParam().first).on("cli", "chat");
+    if (GetParam().second) message.inbound_id = "m1";
+    const TurnResult recorded = cubepi::run(framework->process_inbound(std::move(message), false));
+    EXPECT_NE(recorded.model_output.find("hi"), std::string::npos);
+    EXPECT_EQ(say(",approve").model_output, "All clean.");
+    EXPECT_EQ(removed.size(), 1u);
+    EXPECT_EQ(say("And now?").model_output, "Next.");
+    const std::size_t result = read.find("removed /tmp/x");
+    ASSERT_NE(result, std::string::npos) << read;
+    EXPECT_NE(read.find("hi", result), std::string::npos) << read;
+}
+INSTANTIATE_TEST_SUITE_P(ShellAndPlugin, RecordedMeanwhile,
+                         ::testing::Values(std::pair(",!echo hi", true), std::pair("ping", false),
+                                           std::pair("ping", true)));
+
+TEST_F(Questions, B23_RequestOfHiddenCall_BlocksNothing) {
+    add({removal(), "fine", removal("/tmp/y"), "Done."});
+    (void)say("Clean up");
+    const auto store = cubepi::run(framework->tape_store());
+    const std::string name = tape_name(framework->workspace(), "cli:chat");
+    const Tape tape(store, name);
+    cubepi::run(tape.append(message_entry("user", "written by another program")));
+    EXPECT_NE(say(",approve").model_output.find("no question"), std::string::npos);
+    EXPECT_EQ(say("hello").model_output, "fine");
+    EXPECT_FALSE(has_suspended_run(cubepi::run(store->read_state(name))));
+    (void)say("Clean up");
+    EXPECT_EQ(say(",approve").model_output, "Done.");
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/y"});
 }
 
 TEST_F(Questions, B26_CallThatWrites_IsAskedAboutWithoutRules) {
@@ -482,7 +582,7 @@ TEST_F(Questions, B24_UnnamedAnswerOlderThanQuestion_IsRefused) {
     add({removal(), "done"});
     const std::string name = name_of(say("Clean up"));
     Envelope older = Envelope(",approve").on("cli", "chat");
-    older.rest[before_question_key] = true;
+    older.note_arrival(std::chrono::system_clock::now() - std::chrono::hours(1));
     const TurnResult refused = cubepi::run(framework->process_inbound(std::move(older), false));
     EXPECT_NE(refused.model_output.find("before this one was asked"), std::string::npos)
         << refused.model_output;

@@ -96,6 +96,8 @@ Envelope merge_messages(std::vector<Envelope> messages) {
     std::vector<MediaItem> media;
     std::vector<std::shared_ptr<Lifespan>> lifespans;
     JsonObject context;
+    const Json* const first = messages.front().context.if_contains(arrived_key);
+    const Json arrived = first ? *first : Json();
     JsonObject rest;
     std::vector<std::string> receipts;
     std::optional<Answer> answer;
@@ -117,6 +119,7 @@ Envelope merge_messages(std::vector<Envelope> messages) {
         merge_into(rest, std::move(message.rest));
     }
     if (!one_sender) context.erase("sender_id");
+    if (!arrived.is_null()) context[arrived_key] = arrived;
     Envelope merged = std::move(messages.back());
     merged.content = std::move(text);
     merged.media = std::move(media);

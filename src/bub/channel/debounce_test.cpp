@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -199,6 +200,16 @@ TEST(Merge, Merge_KeepsTheDataOfEachMessage) {
     cubepi::run(merged.lifespan->open());
     cubepi::run(merged.lifespan->close(nullptr));
     EXPECT_EQ(log, (std::vector<std::string>{"open a", "open b", "close b", "close a"}));
+}
+
+TEST(Merge, B24_MergedMessage_ArrivedWithItsFirst) {
+    std::vector<Envelope> both;
+    for (const int second : {7, 9}) {
+        both.push_back(text_message("text"));
+        const std::chrono::system_clock::time_point time{std::chrono::seconds(second)};
+        both.back().note_arrival(time);
+    }
+    EXPECT_EQ(merge_messages(std::move(both)).context.at(arrived_key), 7.0);
 }
 
 TEST(Merge, LifespanThatFailsToOpen_ClosesTheOthers) {

@@ -68,44 +68,6 @@ TEST_F(SuspendedSession, B24_OtherMessages_AreReadAfterTheAnswer) {
     EXPECT_EQ(gateway.manager->snapshot("chat:1").pending_count, 0u);
 }
 
-TEST_F(SuspendedSession, B24_MessageOlderThanQuestion_IsMarked) {
-    std::vector<bool> marks;
-    const auto asks = gateway.asks;
-    gateway.asks = [&marks, asks](RunModelCall& call) {
-        marks.push_back(call.message.rest.contains(before_question_key));
-        return asks(call);
-    };
-    gateway.hold("ask");
-    gateway.run([](Gateway& h) -> Task<> {
-        for (const char* text : {"ask", "two"}) co_await h.handler(update(text));
-        h.release("ask");
-        co_await h.manager->idle();
-        co_await h.handler(update("three"));
-        co_await h.manager->idle();
-    });
-    EXPECT_EQ(marks, (std::vector<bool>{false, true, false}));
-}
-
-TEST_F(SuspendedSession, B24_MessageDuringRefusedAnswer_IsNotOlder) {
-    std::vector<bool> marks;
-    const auto asks = gateway.asks;
-    gateway.asks = [&marks, asks](RunModelCall& call) {
-        marks.push_back(call.message.rest.contains(before_question_key));
-        return asks(call);
-    };
-    gateway.hold(",answer q wrong");
-    gateway.run([](Gateway& h) -> Task<> {
-        co_await h.handler(update("ask"));
-        co_await h.manager->idle();
-        co_await h.handler(update(",answer q wrong"));
-        co_await h.until_begun(2);
-        co_await h.handler(update("the answer"));
-        h.release(",answer q wrong");
-        co_await h.manager->idle();
-    });
-    EXPECT_EQ(marks, (std::vector<bool>{false, false, false}));
-}
-
 TEST_F(SuspendedSession, B24_UnreadMessages_AreRedeliveredAfterARestart) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     gateway.options.deliveries = log;
@@ -117,9 +79,16 @@ TEST_F(SuspendedSession, B24_UnreadMessages_AreRedeliveredAfterARestart) {
     ASSERT_EQ(unfinished.size(), 1u);
     EXPECT_EQ(unfinished.front().message.content_text(), "two");
     EXPECT_EQ(unfinished.front().begun, 0) << "no turn has processed it";
+    const Json arrived = unfinished.front().message.context.at(arrived_key);
     Gateway next;
     next.options.deliveries = log;
+    Json arrived_before;
+    next.asks = [&](RunModelCall& call) {
+        arrived_before = call.message.context.at(arrived_key);
+        return false;
+    };
     next.run([](Gateway& h) { return h.manager->idle(); });
+    EXPECT_EQ(arrived_before, arrived) << "it is older than later questions";
     EXPECT_EQ(next.done, Texts{"two"});
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }

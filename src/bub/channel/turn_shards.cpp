@@ -389,7 +389,7 @@ Task<> disconnect(Framework* framework, detail::Lifespans* lifespans) {
 TurnSummary summary_of(const TurnResult& result) {
     TurnSummary summary;
     if (const auto open = result.state.service<OpenQuestions>()) {
-        summary.suspended = summary.has_asked = true;
+        summary.suspended = true;
         summary.unread = open->unread;
     }
     if (result.state.service<QuestionsRemain>()) summary.suspended = true;

@@ -17,7 +17,6 @@ namespace bub {
 /// The facts about a turn that its scheduler needs.
 struct TurnSummary {
     bool suspended = false;  ///< its session waits for an answer (B23)
-    bool has_asked = false;  ///< its turn has asked: messages that wait are older than the question
     bool unread = false;  ///< its message was not read and must come again (OpenQuestions::unread)
     std::optional<AcceptedAnswer> answer = {};  ///< to a question, that its run has accepted
 };

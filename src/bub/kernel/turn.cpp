@@ -9,6 +9,7 @@
 #include <bub/session_tape.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <bub/turn_error.hpp>
 #include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -299,7 +300,9 @@ Task<> Turn::record(bool whole) {
         co_await record_input(store, name, whole);
         co_return;
     }
-    const JsonObject meta = trace_meta(result.state);
+    JsonObject meta = trace_meta(result.state);
+    const JsonObject side_state = co_await store->read_state(name);
+    if (has_suspended_run(side_state)) meta = after_open_calls(std::move(meta));
     std::vector<TapeEntry> entries;
     entries.push_back(message_entry("user", result.prompt.text(), meta));
     if (!result.model_output.empty()) {

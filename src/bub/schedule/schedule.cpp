@@ -57,7 +57,8 @@ JsonObject schedule_origin(const Envelope& message) {
     origin.chat_id = message.chat_id;
     origin.output_channel = message.output_channel;
     origin.context = message.context;
-    for (const std::string_view key : {date_key, redelivered_key}) origin.context.erase(key);
+    for (const std::string_view key : {date_key, arrived_key, redelivered_key})
+        origin.context.erase(key);
     return to_json(origin);
 }
 

@@ -9,8 +9,11 @@
 #include <fcntl.h>
 
 #include <bub/tape/entry/entry_fields.hpp>
+#include <bub/tape/entry/message_entries.hpp>
 #include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/search/query_filter.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -21,17 +24,6 @@ namespace bub {
 namespace {
 
 const std::string bootstrap_anchor(detail::bootstrap_anchor);
-
-std::vector<TapeEntry> handoff_entries(std::string name, std::optional<JsonObject> state,
-                                       JsonObject meta) {
-    JsonObject data;
-    data["name"] = name;
-    data["state"] = state.value_or(JsonObject());
-    std::vector<TapeEntry> entries;
-    entries.push_back(anchor_entry(std::move(name), std::move(state), meta));
-    entries.push_back(event_entry("handoff", std::move(data), std::move(meta)));
-    return entries;
-}
 
 JsonObject human() {
     JsonObject state;
@@ -101,7 +93,7 @@ Task<TapePosition> Tape::append(std::vector<TapeEntry> entries) const {
 Task<void> Tape::handoff(std::string name, std::optional<JsonObject> state, JsonObject meta) const {
     const Tape tape = *this;
     std::vector<TapeEntry> entries =
-        handoff_entries(std::move(name), std::move(state), std::move(meta));
+        detail::handoff_entries(std::move(name), std::move(state), std::move(meta));
     co_await tape.append(std::move(entries));
 }
 
@@ -111,7 +103,7 @@ Task<void> Tape::bootstrap(JsonObject meta) const {
     if (!there.empty()) co_return;
     std::optional<JsonObject> state = human();
     std::vector<TapeEntry> entries =
-        handoff_entries(bootstrap_anchor, std::move(state), std::move(meta));
+        detail::handoff_entries(bootstrap_anchor, std::move(state), std::move(meta));
     TapeAppend options = TapeAppend().first_anchor(entries.size());
     (void)co_await tape.store_->append(tape.name_, std::move(entries), std::move(options));
 }
@@ -123,7 +115,7 @@ Task<void> Tape::restart(std::string archived) const {
     std::optional<JsonObject> first = std::move(state);
     JsonObject meta;
     std::vector<TapeEntry> entries =
-        handoff_entries(bootstrap_anchor, std::move(first), std::move(meta));
+        detail::handoff_entries(bootstrap_anchor, std::move(first), std::move(meta));
     TapeAppend options = TapeAppend().reset();
     co_await tape.store_->append(tape.name_, std::move(entries), std::move(options));
 }
@@ -285,6 +277,18 @@ Task<std::string> Tape::archive(std::string directory) const {
     co_return path.string();
 }
 
+namespace {
+
+/// The calls that the requests are about are removed.
+Task<> discard_requests(Tape tape) {
+    const JsonObject state = co_await tape.store()->read_state(tape.name());
+    if (!has_suspended_run(state)) co_return;
+    TapeCheckpointer memory(tape.store());
+    (void)co_await memory.discard_requests(tape.name());
+}
+
+}  // namespace
+
 Task<std::string> Tape::reset(TapeReset options) const {
     const Tape tape = *this;
     const bool archives = !options.archive_directory.empty();
@@ -299,6 +303,7 @@ Task<std::string> Tape::reset(TapeReset options) const {
         archives_made.push_back(std::move(outcome));
     }
     co_await tape.restart(archived);
+    co_await discard_requests(tape);
     for (std::size_t i = 0; i < tape.sidecars_.size(); ++i) {
         const SidecarOutcome& made = archives_made[i];
         std::vector<TapeEntry> events;

@@ -65,7 +65,7 @@ public:
     /// Copies the tape, as seen here, to `directory`/NAME.jsonl.YYYYMMDDTHHMMSSZ.bak and returns the path. A number
     /// follows the time if that file exists. For a tape without entries no file is created and the path is empty.
     Task<std::string> archive(std::string directory) const;
-    /// restart() for the tape and its sidecars; everything is archived before anything is emptied. A sidecar that
+    /// restart() for the tape, whose pending requests are removed, and its sidecars; everything is archived before anything is emptied. A sidecar that
     /// cannot be archived is not emptied. The events `sidecar.archive` and `sidecar.reset` record the outcome. Returns
     /// the path of the tape's archive.
     Task<std::string> reset(TapeReset options = {}) const;

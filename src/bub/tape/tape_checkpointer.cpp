@@ -12,6 +12,7 @@
 #include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_sidecar.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <cubepi/checkpoint/support/store_errors.hpp>
@@ -333,13 +334,19 @@ Task<std::int64_t> TapeCheckpointer::State::change(std::string thread_id, Thread
     // That a run is open is checked with its claim, when the entries are appended.
     const bool has_claim = !options.claim_owner().empty() && runs.erase(options.claim_run_id()) > 0;
     JsonObject side_state;
-    if (!runs.empty()) side_state = co_await store->read_state(thread_id);
+    const bool has_no_run = runs.empty() && !has_claim && !messages.empty();
+    if (!runs.empty() || has_no_run) side_state = co_await store->read_state(thread_id);
     for (const std::string& run_id : runs) {
         if (SideState(side_state).is_open(run_id)) continue;
         if (co_await is_run_complete(thread_id, run_id))
             cubepi::detail::throw_run_completed(thread_id, run_id);
     }
     std::vector<TapeEntry> entries = co_await entries_of(thread_id, messages);
+    if (has_no_run && has_suspended_run(side_state)) {
+        for (TapeEntry& entry : entries)
+            if (entry.kind == entry_kind::message)
+                entry.meta = after_open_calls(std::move(entry.meta));
+    }
     co_await put_media_aside(entries);
     if (options.extra()) {
         StoredExtra extra = co_await read_extra(store, thread_id);

@@ -292,6 +292,69 @@ TEST(TapeCheckpointer, B10_HandOffAmongCalls_IsMergedBehindResults) {
     EXPECT_EQ(run(tape.context()).size(), 1u);
 }
 
+TEST(TapeCheckpointer, B10_HandOffWithOpenCall_WaitsForResults) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    std::int64_t at = 0;
+    const auto in_turn = [&](const auto& work) {
+        const auto fork = tape.fork();
+        TapeCheckpointer memory(fork);
+        work(memory, tape.in(fork));
+        run(fork->merge(TurnStatus::suspended));
+    };
+    in_turn([&](TapeCheckpointer& memory, const Tape& in_fork) {
+        at = append_one(memory, user_message("go"), at);
+        at = append_one(memory, calls({"a", "b", "c"}), at);
+        run(in_fork.handoff("first"));
+        at = append_one(memory, result("b", "noted"), at);
+    });
+    EXPECT_EQ(open_tool_calls(agent_messages(all_of(*store))).size(), 2u);
+    in_turn([&](TapeCheckpointer& memory, const Tape& in_fork) {
+        run(in_fork.handoff("second"));
+        at = append_one(memory, result("a", "noted"), at);
+    });
+    EXPECT_EQ(open_tool_calls(agent_messages(all_of(*store))).size(), 1u);
+    in_turn([&](TapeCheckpointer& memory, const Tape&) {
+        at = append_one(memory, result("c", "done"), at);
+    });
+    const std::string kinds = kinds_of(all_of(*store));
+    EXPECT_NE(kinds.find("tool_result anchor:first event:handoff anchor:second event:handoff"),
+              std::string::npos)
+        << kinds;
+    EXPECT_EQ(run(tape.context()).size(), 1u);
+}
+
+TEST(TapeCheckpointer, B20_MessageAfterOpenCall_FollowsItsResult) {
+    const auto store = std::make_shared<MemoryTapeStore>();
+    const Tape tape(store, "w__s");
+    {
+        TapeCheckpointer memory(store);
+        std::int64_t at = append_one(memory, user_message("go"), 0);
+        (void)append_one(memory, calls({"a", "b"}), at);
+        cubepi::HitlRequest request;
+        request.question_id = "a";
+        request.payload = cubepi::ConfirmRequest{"Really?"};
+        run(memory.save_pending_request("w__s", "r", std::move(request)));
+    }
+    TapeCheckpointer memory(store);
+    cubepi::AppendOptions none;
+    (void)run(memory.append("w__s", {user_message("ping")}, std::move(none)));
+    run(tape.append(message_entry("user", "I ran ls", after_open_calls())));
+    EXPECT_EQ(open_tool_calls(agent_messages(all_of(*store))).size(), 2u);
+    for (const char* id : {"a", "b"}) {
+        TapeCheckpointer turn(store);
+        const std::int64_t at = run(turn.load("w__s"))->position;
+        (void)append_one(turn, result(id, "done"), at);
+    }
+    const MessageList messages = agent_messages(all_of(*store));
+    ASSERT_EQ(messages.size(), 6u);
+    EXPECT_TRUE(is_legal_transcript(messages));
+    EXPECT_EQ(messages[4].text(), "ping");
+    EXPECT_EQ(messages[5].text(), "I ran ls");
+    EXPECT_EQ(kinds_of(all_of(*store)),
+              "message tool_call message message event:cubepi.tool_result tool_result ");
+}
+
 TEST(TapeCheckpointer, B21_TapesOfBub_BecomeMessages) {
     const auto store = std::make_shared<MemoryTapeStore>();
     const Tape tape(store, "w__s");

@@ -265,6 +265,10 @@ struct ToAgent {
 class AgentWalk {
 public:
     void add(const TapeEntry& entry) {
+        if (open_ > 0 && follows_open_calls(entry)) {
+            waiting_.push_back(entry);
+            return;
+        }
         std::vector<Message> stored = detail::messages_in(entry);
         if (detail::is_single_result(entry)) {
             // They count only if the entry of their whole batch is missing.
@@ -282,6 +286,7 @@ public:
         }
     }
     MessageList take() {
+        if (open_ > 0) waiting_.clear();
         end_batch();
         return std::move(made_.messages);
     }
@@ -309,6 +314,7 @@ private:
         open_ = 0;
         for (const TapeEntry& entry : late_) walk_.entry(entry);
         late_.clear();
+        for (const TapeEntry& entry : std::exchange(waiting_, {})) add(entry);
     }
 
     ToAgent made_;
@@ -316,6 +322,7 @@ private:
     std::size_t open_ = 0;
     std::vector<Message> singles_;
     std::vector<TapeEntry> late_;
+    std::vector<TapeEntry> waiting_;  ///< messages that were recorded while the calls were open
 };
 
 }  // namespace

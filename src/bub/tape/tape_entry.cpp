@@ -65,6 +65,15 @@ JsonObject hidden_from_context(JsonObject meta) {
     return meta;
 }
 
+JsonObject after_open_calls(JsonObject meta) {
+    meta["after_open_calls"] = true;
+    return meta;
+}
+
+bool follows_open_calls(const TapeEntry& entry) {
+    return cubepi::detail::flag_member(entry.meta, "after_open_calls");
+}
+
 bool is_in_context(const TapeEntry& entry) {
     return cubepi::detail::flag_member(entry.meta, "context", true);
 }

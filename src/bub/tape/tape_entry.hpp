@@ -50,6 +50,9 @@ TapeEntry anchor_entry(std::string name, std::optional<JsonObject> state = {},
 TapeEntry event_entry(std::string_view name, JsonObject data, JsonObject meta = {});
 /// Returns the meta of an entry that is excluded from every context.
 JsonObject hidden_from_context(JsonObject meta = {});
+/// Returns the meta of a message that was recorded while calls of the tape wait for answers: an agent reads it after their results.
+JsonObject after_open_calls(JsonObject meta = {});
+bool follows_open_calls(const TapeEntry& entry);
 /// Returns false if the entry's meta has `context` exactly false.
 bool is_in_context(const TapeEntry& entry);
 /// Returns the name of an anchor or event; empty if the payload has none.

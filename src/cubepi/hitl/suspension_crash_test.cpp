@@ -4,6 +4,7 @@
 
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/question_store.hpp>
+#include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/agent/transcript.hpp>
 
 // The process ends at each write of a run with an approval, and another one takes over.
@@ -14,13 +15,15 @@ namespace {
 using namespace hitl_test;
 using namespace std::chrono_literals;
 
-/// The place of a store whose process ends at its n-th write: before it, or after it was stored. From then on nothing is stored.
+/// The place of a store whose process ends at its n-th write: before it, or after it was stored. From then on nothing is stored, unless
+/// only this write fails.
 class DyingBackend final : public ThreadBackend {
 public:
     DyingBackend(std::shared_ptr<ThreadBackend> inner, int dies_at, bool after)
         : inner_(std::move(inner)), dies_at_(dies_at), after_(after) {}
 
     bool dead() const noexcept { return dead_; }
+    void recover() noexcept { recovers_ = true; }
 
     Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) override {
         return inner_->read_thread(std::move(query));
@@ -74,7 +77,7 @@ private:
         co_return result;
     }
     [[noreturn]] void fail() {
-        dead_ = true;
+        dead_ = !recovers_;
         throw CheckpointerError(ErrorCode::storage, "the process has ended");
     }
 
@@ -83,6 +86,7 @@ private:
     const bool after_;
     int writes_ = 0;
     bool dead_ = false;
+    bool recovers_ = false;
 };
 
 class DyingStore final : public StoredThreads {
@@ -90,6 +94,7 @@ public:
     DyingStore(const StoredThreads& inner, int dies_at, bool after)
         : DyingStore(std::make_shared<DyingBackend>(inner.backend(), dies_at, after)) {}
     bool dead() const noexcept { return place_->dead(); }
+    void recover() noexcept { place_->recover(); }
 
 private:
     explicit DyingStore(std::shared_ptr<DyingBackend> place)
@@ -204,6 +209,25 @@ TEST(SuspensionCrash, D62_CrashDuringDeniedCall_CausesNoSecondEffect) {
 }
 TEST(SuspensionCrash, D62_CrashDuringSuspendedRun_CausesNoSecondEffect) {
     kill_at_every_write(Way::detached);
+}
+
+TEST(SuspensionCrash, D62_AppendFailsOnce_NextRemovesTheRequest) {
+    const auto memory = std::make_shared<MemoryCheckpointer>();
+    HitlRequest request;
+    request.question_id = "c1";
+    request.payload = ConfirmRequest{"Really?"};
+    run(memory->save_pending_request("t", "r", std::move(request)));
+    const auto store = std::make_shared<DyingStore>(*memory, 1, false);
+    store->recover();
+    AgentState state;
+    detail::ThreadLog log(state, store, "t");
+    AssistantMessage closing;
+    closing.run_id = "r";
+    log.settle_with_next({"c1"});
+    EXPECT_THROW(run(log.append(closing)), CheckpointerError);
+    EXPECT_EQ(run(memory->load_pending_requests("t")).size(), 1u);
+    run(log.append(closing));
+    EXPECT_TRUE(run(memory->load_pending_requests("t")).empty());
 }
 
 /// One run with a batch of a call that may run again and one that must not, over two processes.

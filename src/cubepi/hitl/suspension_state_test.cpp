@@ -269,6 +269,19 @@ TEST_F(SuspensionState, D60_AbandonedTurn_LeavesNoState) {
     EXPECT_EQ(thread().messages.size(), 6u);  // without the note
 }
 
+TEST_F(SuspensionState, D60_RequestOfHiddenCall_IsNotPending) {
+    faux.set_responses({calling({rm_call("/a", "c1")}), "fresh"});
+    suspend();
+    AppendOptions options;
+    (void)run(store->append("t", {user_message("behind the call")}, std::move(options)));
+    Process second(store, faux, effects);
+    EXPECT_TRUE(run(second.agent->load_pending_hitl_requests()).empty());
+    EXPECT_EQ(run(store->load_pending_requests("t")).size(), 1u);
+    run(second.agent->abort_pending("left"));
+    EXPECT_TRUE(run(store->load_pending_requests("t")).empty());
+    EXPECT_EQ(second.prompt().outcome, RunOutcome::completed);
+}
+
 TEST_F(SuspensionState, D59_AnswerInTheSameProcess_LeavesNoState) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
     Process only(store, faux, effects, {}, inject_a_note);

@@ -8,6 +8,7 @@
 #include <bub/builtin/recorded_reply.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -369,8 +370,9 @@ Task<EndedCommand> try_command(std::shared_ptr<BuiltinCore> core, Tape tape, std
     co_return ended;
 }
 
+/// `is_suspended`: a run of the session waits for answers.
 std::vector<TapeEntry> entries_of(EndedCommand& command, const cubepi::Clock& clock,
-                                  cubepi::Clock::time_point begun) {
+                                  cubepi::Clock::time_point begun, bool is_suspended) {
     const std::chrono::duration<double, std::milli> took = clock.now() - begun;
     JsonObject data;
     data["raw"] = command.line;
@@ -384,8 +386,10 @@ std::vector<TapeEntry> entries_of(EndedCommand& command, const cubepi::Clock& cl
     if (const Json* const work = command.details.if_contains("subagent")) data["subagent"] = *work;
     std::vector<TapeEntry> entries;
     entries.push_back(event_entry("command", std::move(data)));
-    if (!command.for_model.empty())
-        entries.push_back(message_entry("user", std::move(command.for_model)));
+    if (!command.for_model.empty()) {
+        JsonObject meta = is_suspended ? after_open_calls() : JsonObject();
+        entries.push_back(message_entry("user", std::move(command.for_model), std::move(meta)));
+    }
     return entries;
 }
 
@@ -440,7 +444,12 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
     if (cancelled) co_await cubepi::shield();
     state.replace(std::make_shared<RunningTurn>());
     state.replace(std::make_shared<Tape>(session));
-    std::vector<TapeEntry> entries = entries_of(ended, *core->runtime().clock, begun);
+    bool is_suspended = false;
+    if (!ended.for_model.empty()) {
+        const JsonObject side_state = co_await tape.store()->read_state(tape.name());
+        is_suspended = has_suspended_run(side_state);
+    }
+    std::vector<TapeEntry> entries = entries_of(ended, *core->runtime().clock, begun, is_suspended);
     (void)co_await tape.append(std::move(entries));
     co_await end_turn(fork, is_temporary(session_id), ended.failure);
     if (cancelled) co_await cubepi::unshield();

@@ -10,6 +10,7 @@
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -142,6 +143,14 @@ Task<std::string> tape_search(Tape tape, SearchArgs args) {
     co_return text;
 }
 
+Task<> require_no_question(Tape tape) {
+    const JsonObject state = co_await tape.store()->read_state(tape.name());
+    if (!has_suspended_run(state)) co_return;
+    throw cubepi::Error(ErrorCode::invalid_state,
+                        "a question of this session waits for an answer; answer it, or withdraw it "
+                        "with ,abandon, before the hand-off");
+}
+
 Task<std::string> tape_handoff(Tape tape, HandoffArgs args, bool for_model) {
     const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7F; };
     if (args.name.size() > longest_anchor_name ||
@@ -155,6 +164,8 @@ Task<std::string> tape_handoff(Tape tape, HandoffArgs args, bool for_model) {
                             "a hand-off needs a summary: what came before is left out of the "
                             "context");
     }
+    // The calls of a suspended run would not be in the context of its answer.
+    if (!for_model) co_await require_no_question(tape);
     JsonObject state;
     if (args.summary && !args.summary->empty()) state["summary"] = *args.summary;
     std::optional<JsonObject> given(std::move(state));

@@ -596,6 +596,7 @@ Envelope results_message(const Envelope& message, const std::string& session_id)
     made.output_channel = message.output_channel;
     made.context = message.context;
     made.context.erase(date_key);
+    made.context.erase(arrived_key);
     made.context.erase(redelivered_key);
     made.is_active = true;
     made.from_operator = false;

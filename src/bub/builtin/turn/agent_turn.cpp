@@ -71,6 +71,11 @@ std::string list_of(const std::vector<cubepi::HitlRequest>& requests) {
     return text;
 }
 
+std::string not_one_text(const std::string& name, const std::vector<cubepi::HitlRequest>& open) {
+    return "'" + name +
+           "' is not the name of one question that waits for an answer; these are:" + list_of(open);
+}
+
 /// Returns the question that an answer names. Throws Error(stale_answer) with the open questions.
 const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>& open,
                                          const std::string& name) {
@@ -80,16 +85,16 @@ const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>&
     }
     const std::vector<const cubepi::HitlRequest*> named = questions_named(name, open);
     if (named.size() == 1) return *named.front();
-    throw cubepi::Error(
-        cubepi::ErrorCode::stale_answer,
-        "'" + name + "' is not the name of one question that waits for an answer; these are:" +
-            list_of(open));
+    throw cubepi::Error(cubepi::ErrorCode::stale_answer, not_one_text(name, open));
 }
 
 /// Throws Error(stale_answer) if the answer names no question and was sent before the open one was asked: the user meant another one.
 void require_seen_question(const Answer& given, const Envelope* message,
                            const std::vector<cubepi::HitlRequest>& open) {
-    if (!given.question.empty() || !message || !message->rest.contains(before_question_key)) return;
+    // A program needs no time to read.
+    const bool is_unseen =
+        message && !open.empty() && is_older(*message, open.front(), std::chrono::seconds(0));
+    if (!given.question.empty() || !is_unseen) return;
     throw cubepi::Error(cubepi::ErrorCode::stale_answer,
                         "the answer names no question, and was sent before this one was asked. "
                         "Name the question to answer it:" +
@@ -201,15 +206,16 @@ Task<> AgentTurn::begin() {
 Task<> AgentTurn::recognize_answer() {
     const Json* alone =
         plan_.message ? plan_.message->context.if_contains("private_chat") : nullptr;
-    const bool is_typed = !plan_.answer && !plan_.receives_results;
+    const bool is_typed = plan_.message && !plan_.answer && !plan_.receives_results &&
+                          !plan_.message->rest.contains(before_question_key);
     if (!is_typed || !asks_user() || !alone || *alone != Json(true)) co_return;
     const std::optional<EarlierAnswer> earlier =
         co_await find_earlier_answer(*tape_, plan_.input_id);
     const std::vector<cubepi::HitlRequest> open = co_await open_questions();
     const auto* ask =
         open.size() == 1 ? std::get_if<cubepi::AskRequest>(&open.front().payload) : nullptr;
-    const bool is_older = plan_.message->rest.contains(before_question_key);
-    const bool answers = !is_older && ask && ask->questions.size() == 1 && may_answer(open.front());
+    const bool answers = ask && ask->questions.size() == 1 && may_answer(open.front()) &&
+                         !is_older(*plan_.message, open.front());
     if (!answers && !earlier) co_return;
     Answer given;
     given.question = answers ? question_name(open.front()) : earlier->question;
@@ -224,11 +230,20 @@ Task<> AgentTurn::answer_task() {
     const Answer& given = *plan_.answer;
     const std::shared_ptr<AgentsOfSession> agents = core_->options().agents->find(plan_.session_id);
     if (!agents || given.question.empty() || plan_.is_subagent) co_return;
-    const std::vector<cubepi::HitlRequest> open = agents->questions->pending();
-    const std::vector<const cubepi::HitlRequest*> named = questions_named(given.question, open);
-    if (named.size() != 1) co_return;
-    const cubepi::HitlRequest& request = *named.front();
+    const std::vector<cubepi::HitlRequest> of_tasks = agents->questions->pending();
+    if (of_tasks.empty()) co_return;
     const std::vector<cubepi::HitlRequest> of_run = co_await open_questions();
+    std::vector<cubepi::HitlRequest> open = of_run;
+    open.insert(open.end(), of_tasks.begin(), of_tasks.end());
+    const std::vector<const cubepi::HitlRequest*> named = questions_named(given.question, open);
+    const auto is_of_task = [&](const auto* one) {
+        return static_cast<std::size_t>(one - open.data()) >= of_run.size();
+    };
+    if (std::none_of(named.begin(), named.end(), is_of_task)) co_return;
+    // The beginning of a name may be that of questions of both (D83).
+    if (named.size() > 1)
+        co_return refuse_answer(not_one_text(given.question, open), !of_run.empty());
+    const cubepi::HitlRequest& request = *named.front();
     if (!may_answer(request)) co_return refuse_answer(not_allowed_text(request), !of_run.empty());
     AcceptedAnswer accepted{question_name(request), Json("withdrawn")};
     std::string problem;
@@ -434,7 +449,8 @@ Task<> AgentTurn::start_run(cubepi::MessageList inputs, cubepi::PromptOptions ho
         cubepi::Message message = inputs.front();
         co_return co_await give_answer(std::move(message), std::move(how));
     }
-    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
+    const std::vector<cubepi::PendingRequest> of_run = co_await requests_of_run(true);
+    const std::vector<cubepi::HitlRequest> open = unexpired(of_run);
     // A message that is on the tape already is the one whose run waits: its turn was killed, and ends with the questions.
     if (open.empty() || !run_id_.empty()) co_return begin_run(std::move(inputs), std::move(how));
     end_suspended(open, true);
@@ -450,7 +466,7 @@ void AgentTurn::begin_run(cubepi::MessageList inputs, cubepi::PromptOptions how)
 
 Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
     const Answer& given = *plan_.answer;
-    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
     if (given.action == AnswerAction::abandon && given.question.empty())
         co_return co_await withdraw(open);
     if (given.action == AnswerAction::expire)

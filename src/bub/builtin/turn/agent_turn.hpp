@@ -218,6 +218,9 @@ private:
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     Task<> record_stop(std::string output);
     void refuse_answer(std::string reason, bool questions_remain);
+    Task<std::vector<cubepi::PendingRequest>> requests_of_run(bool removes_others = false);
+    std::vector<cubepi::HitlRequest> unexpired(
+        const std::vector<cubepi::PendingRequest>& pending) const;
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open, cubepi::Message message,
                           cubepi::PromptOptions how);
@@ -269,6 +272,8 @@ private:
     cubepi::MessageList made_;  ///< by a turn that inherits
     JsonObject inherited_;      ///< the state of the conversation that it inherits
     cubepi::Usage usage_;       ///< of the answers of the turn
+    /// The last answer on the tape with its results, before the turn adds messages; absent: not read yet.
+    std::optional<cubepi::MessageList> last_answer_;
     std::optional<cubepi::GoalState> ended_goal_;  ///< that was achieved or given up in the run
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;

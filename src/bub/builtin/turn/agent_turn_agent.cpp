@@ -348,8 +348,7 @@ Task<std::vector<cubepi::AgentTool>> AgentTurn::client_tools(std::vector<cubepi:
     TapeCheckpointer memory(fork_);
     std::string run_id = run_id_;
     if (run_id.empty()) {
-        const std::vector<cubepi::PendingRequest> pending =
-            co_await memory.load_pending_requests(tape_->name());
+        const std::vector<cubepi::PendingRequest> pending = co_await requests_of_run();
         if (pending.empty()) co_return made;
         run_id = pending.back().run_id;
     }

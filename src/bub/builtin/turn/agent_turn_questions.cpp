@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include <bub/builtin/client_tools.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/questions.hpp>
+#include <cubepi/agent/run/open_requests.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/hitl/ask_user_tool.hpp>
@@ -18,6 +20,14 @@
 namespace bub::detail {
 
 namespace {
+
+cubepi::MessageList from_last_answer(const cubepi::MessageList& messages) {
+    const auto is_result = [](const cubepi::Message& one) { return one.tool_result() != nullptr; };
+    auto first = messages.end();
+    while (first != messages.begin() && is_result(*std::prev(first))) --first;
+    if (first != messages.begin()) --first;
+    return cubepi::MessageList(first, messages.end());
+}
 
 /// The rules for the sender of a message, in the workspace of its session.
 struct RulesOfTurn {
@@ -233,20 +243,42 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
     options.channel = std::move(channel);
 }
 
-/// Returns the requests of the tape that wait for an answer, before there is an agent; if asked for, also those whose time is over
-/// and whose run has not continued.
-Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expired) {
-    TapeCheckpointer memory(fork_);
-    std::vector<cubepi::HitlRequest> open;
-    const std::vector<cubepi::PendingRequest> pending =
-        co_await memory.load_pending_requests(tape_->name());
-    const std::chrono::duration<double> now = core_->runtime().clock->wall().time_since_epoch();
-    for (const cubepi::PendingRequest& one : pending) {
-        const std::optional<double>& timeout = one.request.timeout_seconds;
-        const bool is_over = timeout && one.request.created_at + *timeout <= now.count();
-        if (with_expired || (!one.expired && !is_over)) open.push_back(one.request);
+/// Returns the requests of the tape that an answer can reach, also those whose time is over. `removes_others`: any other one would be
+/// listed for ever.
+Task<std::vector<cubepi::PendingRequest>> AgentTurn::requests_of_run(bool removes_others) {
+    TapeCheckpointer requests(fork_);
+    std::vector<cubepi::PendingRequest> pending =
+        co_await requests.load_pending_requests(tape_->name());
+    if (pending.empty()) co_return pending;
+    TapeCheckpointerOptions how;
+    how.context = co_await agent_context(core_, plan_.session_id, state_);
+    TapeCheckpointer memory(fork_, std::move(how));
+    if (!last_answer_) {
+        // No message is added before the run continues.
+        const std::optional<cubepi::CheckpointData> data = co_await memory.load(tape_->name());
+        last_answer_ = from_last_answer(data.value_or(cubepi::CheckpointData()).messages);
     }
-    co_return open;
+    pending = cubepi::detail::requests_of_open_calls(std::move(pending), *last_answer_);
+    if (removes_others && pending.empty()) (void)co_await memory.discard_requests(tape_->name());
+    co_return pending;
+}
+
+std::vector<cubepi::HitlRequest> AgentTurn::unexpired(
+    const std::vector<cubepi::PendingRequest>& pending) const {
+    const std::chrono::duration<double> now = core_->runtime().clock->wall().time_since_epoch();
+    std::vector<cubepi::HitlRequest> open;
+    for (const cubepi::PendingRequest& one : pending)
+        if (!cubepi::detail::is_expired(one, now.count())) open.push_back(one.request);
+    return open;
+}
+
+/// Returns the requests of the tape that wait for an answer; if asked for, also those whose time is over and whose run has not continued.
+Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expired) {
+    const std::vector<cubepi::PendingRequest> pending = co_await requests_of_run();
+    if (!with_expired) co_return unexpired(pending);
+    std::vector<cubepi::HitlRequest> all;
+    for (const cubepi::PendingRequest& one : pending) all.push_back(one.request);
+    co_return all;
 }
 
 /// Says who has answered the question of this turn, if it was answered; `reason` follows.

@@ -161,7 +161,6 @@ Task<> SessionScheduler::run(SessionPtr session) {
             // Turns interrupted by the end of the manager are run again by the next one.
             co_await end_turn(session, over, !context_.open && outcome == TurnOutcome::cancelled);
             if (over->stopped) deliveries_.announce_end(*over->message);
-            if (over->has_asked) mark_older(*session);
             if (outcome != TurnOutcome::suspended && releases) take_back_unread(*session);
         }
         co_await cubepi::unshield();
@@ -323,7 +322,6 @@ Task<TurnOutcome> SessionScheduler::process(SessionPtr session, std::shared_ptr<
     Task<TurnSummary> turn =
         shards ? shards->run_turn(session->id, message, stream) : run_here(message, stream);
     const TurnSummary ended = co_await cubepi::cancel_on(std::move(stop), std::move(turn));
-    session->turn->has_asked = ended.has_asked;
     const std::shared_ptr<Channel> channel = channels_.find(message->channel);
     auto* const shows = dynamic_cast<ShowsOutcomes*>(channel.get());
     if (shows && ended.answer) shows->show_outcome(*message, *ended.answer);
@@ -401,12 +399,6 @@ Task<> SessionScheduler::put_back(SessionPtr session, std::shared_ptr<Turn> turn
     }
     session->waiting.push_front(std::move(message));
     context_.add_waiting();
-}
-
-/// Messages that were sent before a question do not answer it (B24).
-void SessionScheduler::mark_older(Session& session) {
-    for (Waiting& one : session.waiting)
-        if (one.queued.message) one.queued.message->rest[before_question_key] = true;
 }
 
 void SessionScheduler::take_back_unread(Session& session) {

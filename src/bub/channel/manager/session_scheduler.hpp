@@ -98,7 +98,6 @@ private:
         std::uint64_t arrivals = 0;  ///< the messages that had arrived when it began
         bool begun_before = false;   ///< a turn of an ended process had begun on its message
         bool stopped = false;        ///< by a user
-        bool has_asked = false;
     };
     struct Session {
         std::string id;
@@ -143,7 +142,6 @@ private:
                     TurnOutcome end);
     Task<> take_back(SessionPtr session, std::size_t position);
     Task<> end_stopped(std::shared_ptr<const Envelope> message);
-    static void mark_older(Session& session);
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
     Task<> finish_stored(SessionPtr session, Waiting stored);

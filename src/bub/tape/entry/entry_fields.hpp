@@ -27,6 +27,9 @@ inline constexpr std::string_view extra_changes_event = "cubepi.extra.changes";
 inline constexpr std::string_view fork_event = "cubepi.fork";
 /// The event that holds the result of one call of several, before the batch is complete.
 inline constexpr std::string_view result_event = "cubepi.tool_result";
+/// The event that holds the anchor of a hand-off that one of several calls has made: {name, state}. The anchor follows their results,
+/// because a context that begins between the two would have results without calls.
+inline constexpr std::string_view held_anchor_event = "cubepi.held_anchor";
 /// The commit marker of a turn: {turn, status}.
 inline constexpr std::string_view turn_event = "turn";
 /// The event that preserves the entries of a turn that is not part of the conversation because another process had

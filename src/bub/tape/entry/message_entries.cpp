@@ -6,6 +6,7 @@
 #include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
 
@@ -56,7 +57,25 @@ void MessageEntries::forget() {
     calls_.clear();
     results_.clear();
     result_of_.clear();
+    held_.clear();
     missing_ = 0;
+}
+
+void MessageEntries::end_batch(std::vector<TapeEntry>& to) {
+    JsonArray texts;
+    for (const std::string& call : calls_) texts.emplace_back(results_[result_of_.at(call)].text());
+    to.push_back(result_entry(std::move(texts), results_));
+    for (auto held = held_.rbegin(); held != held_.rend(); ++held) {
+        const JsonObject* const anchor = cubepi::detail::object_member(held->payload, "data");
+        if (!anchor) continue;
+        const JsonObject* const state = cubepi::detail::object_member(*anchor, "state");
+        std::optional<JsonObject> copy;
+        if (state) copy = *state;
+        std::string name = cubepi::detail::text_member(*anchor, "name");
+        for (TapeEntry& entry : handoff_entries(std::move(name), std::move(copy)))
+            to.push_back(std::move(entry));
+    }
+    forget();
 }
 
 void MessageEntries::expect_calls(const AssistantMessage& answer) {
@@ -115,14 +134,7 @@ void MessageEntries::add_result(const Message& message, JsonObject meta,
         return;
     }
     keep_result(message);
-    if (missing_ == 0) {
-        JsonArray texts;
-        for (const std::string& call : calls_)
-            texts.emplace_back(results_[result_of_.at(call)].text());
-        to.push_back(result_entry(std::move(texts), results_));
-        forget();
-        return;
-    }
+    if (missing_ == 0) return end_batch(to);
     JsonObject data;
     data["tool_call_id"] = result.tool_call_id.str();
     data["name"] = result.tool_name.str();
@@ -136,6 +148,8 @@ void MessageEntries::resume(const std::vector<TapeEntry>& newest_first) {
         std::vector<Message> stored = messages_in(entry);
         if (is_single_result(entry)) {
             results.insert(results.end(), stored.begin(), stored.end());
+        } else if (entry.kind == entry_kind::event && entry_name(entry) == held_anchor_event) {
+            held_.push_back(entry);
         } else if (entry.kind == entry_kind::tool_call && !stored.empty()) {
             if (const AssistantMessage* answer = stored.front().assistant()) expect_calls(*answer);
             for (auto result = results.rbegin(); result != results.rend(); ++result) {
@@ -143,10 +157,24 @@ void MessageEntries::resume(const std::vector<TapeEntry>& newest_first) {
                 if (one && expects(one->tool_call_id)) keep_result(*result);
             }
             return;
-        } else if (entry.kind == entry_kind::message || entry.kind == entry_kind::tool_result) {
+        } else if (entry.kind == entry_kind::tool_result ||
+                   (entry.kind == entry_kind::message && !follows_open_calls(entry))) {
+            held_.clear();
             return;
         }
     }
+    held_.clear();
+}
+
+std::vector<TapeEntry> handoff_entries(std::string name, std::optional<JsonObject> state,
+                                       JsonObject meta) {
+    JsonObject data;
+    data["name"] = name;
+    data["state"] = state.value_or(JsonObject());
+    std::vector<TapeEntry> entries;
+    entries.push_back(anchor_entry(std::move(name), std::move(state), meta));
+    entries.push_back(event_entry("handoff", std::move(data), std::move(meta)));
+    return entries;
 }
 
 std::vector<Message> messages_in(const TapeEntry& entry) {

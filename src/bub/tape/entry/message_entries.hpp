@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,6 +30,7 @@ private:
     void add_result(const cubepi::Message& message, JsonObject meta, std::vector<TapeEntry>& to);
 
     void forget();
+    void end_batch(std::vector<TapeEntry>& to);
     void expect_calls(const cubepi::AssistantMessage& answer);
     /// Stores the result of an expected call.
     void keep_result(const cubepi::Message& message);
@@ -37,9 +39,13 @@ private:
     std::vector<cubepi::Message> results_;  ///< received so far, in order of arrival
     /// For each of `calls_` the number of its first result in `results_`; `no_result` if there is none.
     std::unordered_map<std::string, std::size_t> result_of_;
-    std::size_t missing_ = 0;  ///< calls without a result
+    std::size_t missing_ = 0;      ///< calls without a result
+    std::vector<TapeEntry> held_;  ///< events of hand-offs that the calls have made, newest first
 };
 
+/// Returns the entries of a hand-off: its anchor, and the event that records it.
+std::vector<TapeEntry> handoff_entries(std::string name, std::optional<JsonObject> state,
+                                       JsonObject meta = {});
 /// Returns the messages in the meta of an entry; unreadable ones are omitted.
 std::vector<cubepi::Message> messages_in(const TapeEntry& entry);
 /// Returns true if the entry is an event with the result of one call of several.

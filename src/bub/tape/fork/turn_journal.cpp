@@ -168,13 +168,23 @@ std::string call_id_of(const Json& message) {
     return object ? text_member(*object, "tool_call_id") : std::string();
 }
 
-/// Moves a hand-off made by one of several calls after their results: a context that begins between the two would have
-/// results without calls.
+/// Returns true if the first messages of the entries are results: their calls are those of an earlier turn.
+bool begins_with_results(const std::vector<TapeEntry>& entries) {
+    const auto first = std::find_if(entries.begin(), entries.end(), [](const TapeEntry& entry) {
+        return entry.kind != entry_kind::anchor &&
+               (entry.kind != entry_kind::event || is_single_result(entry));
+    });
+    return first != entries.end() && first->kind != entry_kind::message &&
+           first->kind != entry_kind::tool_call;
+}
+
+/// Moves a hand-off made by one of several calls after their results. Until they have arrived, the hand-off is held (MessageEntries).
 std::vector<TapeEntry> anchors_behind_results(std::vector<TapeEntry> entries) {
     std::vector<TapeEntry> ordered;
     std::vector<TapeEntry> late;
     ordered.reserve(entries.size());
-    bool open = false;
+    bool open = begins_with_results(entries);
+    bool holds = open;
     const auto end_batch = [&] {
         for (TapeEntry& entry : late) ordered.push_back(std::move(entry));
         late.clear();
@@ -190,11 +200,21 @@ std::vector<TapeEntry> anchors_behind_results(std::vector<TapeEntry> entries) {
             continue;
         }
         if (calls || entry.kind == entry_kind::message) end_batch();
+        if (calls) {
+            open = true;
+            holds = stored_messages(entry) != nullptr;
+        }
         ordered.push_back(std::move(entry));
-        if (calls) open = true;
         if (results) end_batch();
     }
-    end_batch();
+    if (!holds) end_batch();
+    for (TapeEntry& entry : late) {
+        if (!is_anchor(entry)) continue;
+        TapeEntry held = event_entry(held_anchor_event, std::move(entry.payload),
+                                     hidden_from_context(std::move(entry.meta)));
+        held.date = std::move(entry.date);
+        ordered.push_back(std::move(held));
+    }
     return ordered;
 }
 

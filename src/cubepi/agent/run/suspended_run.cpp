@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include <cubepi/agent/run/open_requests.hpp>
 #include <cubepi/agent/run/prompt_run.hpp>
 #include <cubepi/agent/run/prompt_work.hpp>
 #include <cubepi/agent/run/suspended_cost.hpp>
@@ -382,12 +383,37 @@ Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string quest
     }
 }
 
+/// Removes the requests that no answer can reach: no call of the thread is open.
+Task<void> discard_requests(ThreadLog& log) {
+    if (log.question_store()) {
+        auto call = [&log] { return log.question_store()->discard_requests(log.thread_id()); };
+        Task<std::size_t> discarding =
+            store_call("discard requests", log.thread_id(), std::move(call));
+        (void)co_await std::move(discarding);
+        co_return;
+    }
+    if (!log.questions()) co_return;
+    auto load = [&log] { return log.questions()->load_pending_requests(log.thread_id()); };
+    Task<std::vector<PendingRequest>> loading =
+        store_call("load the pending requests", log.thread_id(), std::move(load));
+    const std::vector<PendingRequest> pending = co_await std::move(loading);
+    for (const PendingRequest& one : pending) {
+        auto clear = [&] {
+            return log.questions()->clear_pending_request(log.thread_id(), one.run_id,
+                                                          one.request.question_id);
+        };
+        Task<bool> clearing = store_call("remove a request", log.thread_id(), std::move(clear));
+        (void)co_await std::move(clearing);
+    }
+}
+
 /// Closes the suspended run. No run is active.
 Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reason) {
     ActiveRun active(*impl, impl->runtime->ids->next());
     if (impl->log.persistent()) co_await reload(*impl, active.token());
     StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
     if (!impl->log.has_open_calls()) {
+        co_await discard_requests(impl->log);
         co_await close_suspended_run(*impl, std::move(questions), std::move(reason),
                                      active.token());
         co_return;
@@ -447,6 +473,14 @@ Task<std::vector<HitlRequest>> Agent::load_pending_hitl_requests() {
     Task<std::vector<PendingRequest>> loading =
         detail::store_call("load the pending requests", impl->log.thread_id(), std::move(call));
     std::vector<PendingRequest> pending = co_await std::move(loading);
+    if (pending.empty()) co_return requests;
+    // The stored history: another process may have continued the thread.
+    auto load = [&] { return impl->log.store()->load(impl->log.thread_id()); };
+    Task<std::optional<CheckpointData>> reading =
+        detail::store_call("load the thread", impl->log.thread_id(), std::move(load));
+    const std::optional<CheckpointData> data = co_await std::move(reading);
+    if (!data) co_return requests;
+    pending = detail::requests_of_open_calls(std::move(pending), data->messages);
     const double now = detail::unix_seconds(*impl);
     for (PendingRequest& one : pending) {
         if (!detail::is_expired(one, now)) requests.push_back(std::move(one.request));
@@ -459,6 +493,18 @@ Task<std::vector<HitlRequest>> Agent::load_pending_hitl_requests() {
 namespace cubepi::detail {
 
 // The questions and the state of the turn in the store.
+
+std::vector<PendingRequest> requests_of_open_calls(std::vector<PendingRequest> pending,
+                                                   const MessageList& messages,
+                                                   std::string run_id) {
+    if (open_tool_calls(messages).empty()) return {};
+    const Message& caller = messages[end_of_answer(messages) - 1];
+    if (!caller.run_id().empty()) run_id = caller.run_id().str();
+    std::erase_if(pending, [&run_id](const PendingRequest& one) {
+        return !one.run_id.empty() && one.run_id != run_id;
+    });
+    return pending;
+}
 
 bool is_expired(const PendingRequest& pending, double now) {
     if (pending.expired) return true;
@@ -476,14 +522,13 @@ Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::str
     StoredQuestions found;
     if (!log.questions() || !log.has_open_calls()) co_return found;
     found.run_id = log.open_calls_run_id().str();
-    if (found.run_id.empty()) found.run_id = std::move(run_id);
+    if (found.run_id.empty()) found.run_id = run_id;
     auto call = [&log] { return log.questions()->load_pending_requests(log.thread_id()); };
     Task<std::vector<PendingRequest>> loading =
         store_call("load the pending requests", log.thread_id(), std::move(call));
     std::vector<PendingRequest> pending = co_await std::move(loading);
+    pending = requests_of_open_calls(std::move(pending), log.messages(), std::move(run_id));
     for (PendingRequest& one : pending) {
-        // Rows of old files name no run.
-        if (!one.run_id.empty() && one.run_id != found.run_id) continue;
         const bool answered = co_await has_answer(log, found.run_id, one.request.question_id);
         if (answered) {
             found.has_unused_answers = true;

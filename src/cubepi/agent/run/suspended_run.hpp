@@ -29,9 +29,6 @@ struct StoredQuestions {
     std::vector<std::string> open_ids() const;
 };
 
-/// Returns true if the time to answer is over, also if no process has noticed it (D65). `now`: Unix seconds.
-bool is_expired(const PendingRequest& pending, double now);
-
 /// The history must be loaded. `now`: Unix seconds. Reads the store only if the history ends with open calls. `run_id` is
 /// that of the suspended run if its messages name none (old files).
 Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::string run_id = {});

@@ -64,6 +64,8 @@ Task<void> ThreadLog::load() {
     thread_->saved_extra = state_.extra;
 }
 
+const MessageList& ThreadLog::messages() const noexcept { return state_.messages; }
+
 bool ThreadLog::has_open_calls() const {
     const MessageList& messages = state_.messages;
     if (messages.empty() || messages.back().role() == Role::user) return false;
@@ -113,10 +115,11 @@ Task<void> ThreadLog::append(Message message) {
             thread.claim_run_id.empty()
                 ? std::move(filled)
                 : std::move(filled).claim(thread.claim_run_id, thread.claim_owner);
-        const std::vector<std::string> settled = std::exchange(thread.settled, {});
-        AppendOptions options = settled.empty()
+        Settled settled = std::exchange(thread.settled, {});
+        if (settled.run_id.empty()) settled.run_id = message.run_id().str();
+        AppendOptions options = settled.ids.empty()
                                     ? std::move(claimed)
-                                    : std::move(claimed).settle(message.run_id().str(), settled);
+                                    : std::move(claimed).settle(settled.run_id, settled.ids);
         JsonObject saved = with_extra ? state_.extra : JsonObject();
         MessageList one;
         one.push_back(message);
@@ -129,13 +132,16 @@ Task<void> ThreadLog::append(Message message) {
         } catch (const StaleAppendError&) {
             thread.superseded = true;
             throw;
+        } catch (...) {
+            if (!settled.ids.empty()) thread.settled = std::move(settled);
+            throw;
         }
         if (with_extra) {
             thread.saved_extra = std::move(saved);
             drop_nulls();
         }
-        if (!settled.empty() && !thread.batches)
-            co_await forget_questions(message.run_id().str(), settled);
+        if (!settled.ids.empty() && !thread.batches)
+            co_await forget_questions(settled.run_id, settled.ids);
     }
     append_now(std::move(message));
 }
@@ -234,7 +240,6 @@ void ThreadLog::set_claim(std::string run_id, std::string owner_id) {
 void ThreadLog::continue_in(std::string thread_id) {
     forget();
     thread_->id = std::move(thread_id);
-    thread_->settled.clear();
     thread_->saved_extra = {};
     state_.messages.clear();
     state_.extra = {};
@@ -244,6 +249,7 @@ void ThreadLog::forget() {
     legal_ = 0;
     last_repairs_ = 0;
     if (!thread_) return;
+    thread_->settled = {};
     thread_->loaded = false;
     thread_->superseded = false;
     thread_->position = 0;

@@ -74,8 +74,10 @@ public:
     /// Removes the answers and notes of a run that no process continues.
     Task<void> remove_answers(std::string run_id);
     /// The next append() removes the requests and answers of these questions, whose result it stores (D62).
+    /// If it fails, the one after it does.
     void settle_with_next(std::vector<std::string> question_ids) {
-        thread_->settled = std::move(question_ids);
+        std::vector<std::string>& ids = thread_->settled.ids;
+        for (std::string& id : question_ids) ids.push_back(std::move(id));
     }
     /// Saves changes of `extra` since the last call; null values remove their keys, also in memory.
     Task<void> save_extra();
@@ -90,6 +92,7 @@ public:
         const std::uint32_t hash = hash_of(repairs);
         return std::exchange(last_repairs_, hash) != hash;
     }
+    const MessageList& messages() const noexcept;
     /// Returns true if calls at the end have no result yet.
     bool has_open_calls() const;
     std::vector<ToolCall> open_calls() const;
@@ -110,6 +113,11 @@ public:
     void drop_nulls();
 
 private:
+    /// The answered questions of a run.
+    struct Settled {
+        std::string run_id = {};  ///< empty: that of the next message
+        std::vector<std::string> ids = {};
+    };
     /// Allocated only if there is a thread id or a store.
     struct Thread {
         std::shared_ptr<Checkpointer> store;
@@ -118,7 +126,7 @@ private:
         HitlStore* questions = nullptr;
         QuestionStore* question_store = nullptr;
         BatchStore* batches = nullptr;
-        std::vector<std::string> settled;  // by the next append
+        Settled settled;  // by the next append that succeeds
         std::string id;
         std::int64_t position = 0;
         bool loaded = false;
