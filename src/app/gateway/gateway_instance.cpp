@@ -31,6 +31,7 @@
 
 #include "../channels/channel_kinds.hpp"
 #include "../config/command_sandbox.hpp"
+#include "../config/tool_names.hpp"
 #include "../config/config_file.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../config/model_sources.hpp"
@@ -51,12 +52,24 @@ namespace cubepi::app {
 
 namespace {
 
+[[noreturn]] void throw_invalid_rule(const std::string& text, const Error& error) {
+    throw Error(ErrorCode::invalid_argument,
+                config_path().string() + ": gateway.rules: '" + text + "': " + error.what());
+}
+
 ApprovalRule parse_rule(const std::string& text) {
     try {
         return ApprovalRule::parse(text);
     } catch (const Error& error) {
-        throw Error(ErrorCode::invalid_argument,
-                    config_path().string() + ": gateway.rules: '" + text + "': " + error.what());
+        throw_invalid_rule(text, error);
+    }
+}
+
+void check_refused(const std::string& tool) {
+    try {
+        require_our_name(tool);
+    } catch (const Error& error) {
+        throw_invalid_rule(tool, error);
     }
 }
 
@@ -393,6 +406,7 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
         ParsedRule one;
         one.rule = rule;
         for (const std::string& text : rule.allow) one.allow.push_back(parse_rule(text));
+        for (const std::string& tool : rule.refuse) check_refused(tool);
         parsed->push_back(std::move(one));
     }
     bub::TurnQuestions questions;
@@ -403,6 +417,7 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
     ToolRules restrictions(workspace);
     restrictions.confine_commands(confinement);
     add_restrictions(restrictions, config);
+    restrict_hidden(restrictions, config.sandbox, {workspaces_root(settings)});
     // The directory of a project can restrict, and nothing else of it acts here (D155).
     if (settings.shared_workspace) {
         const ProjectSettings project =

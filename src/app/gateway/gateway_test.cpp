@@ -302,6 +302,24 @@ TEST(SenderPolicy, InvalidRule_IsNamed) {
     }
 }
 
+TEST(SenderPolicy, B26_RefusedToolOfOtherName_IsNamed) {
+    GatewaySettings settings;
+    settings.rules = {rule("", "", "")};
+    settings.rules.front().refuse = {"mcp__Git__Log", "Custom", "shell"};
+    EXPECT_NO_THROW((void)sender_policy(settings));
+    for (const char* const name : {"bash", "fs.write", "Shell"}) {
+        settings.rules.front().refuse = {name};
+        try {
+            (void)sender_policy(settings);
+            ADD_FAILURE() << name << " was accepted";
+        } catch (const Error& error) {
+            EXPECT_NE(std::string(error.what()).find("the name of this tool is '"),
+                      std::string::npos)
+                << error.what();
+        }
+    }
+}
+
 TEST(SenderPolicy, B25_Approvers_AnswerAllAndAskedUsersTheirQuestions) {
     GatewaySettings settings;
     Approver boss;

@@ -48,6 +48,8 @@ HitlOptions options_for(const BeforeToolCallContext& call, const AskUser& questi
     options.timeout = question.timeout;
     const Json& schema = call.tool.parameters.source();
     if (json_text(schema).size() <= max_stored_schema) options.extra["input_schema"] = schema;
+    if (call.judged_file && *call.judged_file)
+        options.extra["target"] = (*call.judged_file)->target;
     return options;
 }
 
@@ -64,8 +66,10 @@ Task<bool> has_stored_answer(std::shared_ptr<HitlChannel> channel,
                              const BeforeToolCallContext& call) {
     const auto stored = std::dynamic_pointer_cast<CheckpointedChannel>(channel);
     if (!stored || call.context.request) co_return false;
-    ApproveRequest approval = request_for(call);
-    co_return co_await stored->has_answer(std::move(approval));
+    HitlRequest request;
+    request.payload = request_for(call);
+    request.extra = options_for(call, AskUser()).extra;
+    co_return co_await stored->has_answer(std::move(request));
 }
 
 /// Asks on `channel`, or on that of the sub-agent which makes the call (D114).
