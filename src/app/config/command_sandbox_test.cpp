@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -39,8 +39,8 @@ protected:
             unsetenv(name);
         }
         setenv("HOME", home.path().c_str(), 1);
-        for (const char* const name : {".ssh/id_rsa", ".config/cubepi/config.yaml", "notes/a",
-                                       ".bub/spill/x/result"})
+        for (const char* const name :
+             {".ssh/id_rsa", ".config/cubepi/config.yaml", "notes/a", ".bub/spill/x/result"})
             home.put(name, "text\n");
         fs::create_directory_symlink(".ssh", home.path() / "innocent");
     }
@@ -69,8 +69,9 @@ protected:
 TEST_F(HomeAsWorkspace, D150_FilesThatCommandsCannotSee_AreAskedAbout) {
     SandboxSettings settings;
     for (const char* const tool : {"read", "grep", "write"}) {
-        for (const char* const path : {".ssh/id_rsa", "innocent/id_rsa", ".SSH/id_rsa", "~/.ssh/id_rsa",
-                                       ".config/cubepi/config.yaml", ".bub/tapes/x", ".netrc"}) {
+        for (const char* const path :
+             {".ssh/id_rsa", "innocent/id_rsa", ".SSH/id_rsa", "~/.ssh/id_rsa",
+              ".config/cubepi/config.yaml", ".bub/tapes/x", ".netrc"}) {
             const std::string full =
                 path[0] == '~' ? home.path().string() + (path + 1) : std::string(path);
             EXPECT_TRUE(asks(tool, full, settings)) << tool << " " << path;

@@ -22,7 +22,7 @@
 namespace cubepi::app {
 namespace {
 
-/// What a command in the background does between the decision about a call and the call.
+/// The act of a command in the background between the decision about a call and the call.
 struct Meanwhile {
     std::function<void()> act;
     std::optional<BeforeToolCallResult> before_tool_call(BeforeToolCallContext&) const {
@@ -69,13 +69,12 @@ protected:
     bool git_is_unchanged() const { return directory.get(".git/config") == "of .git\n"; }
 
     ScopedTestDirectory directory;
-    std::shared_ptr<LocalWorkspace> workspace =
-        std::make_shared<LocalWorkspace>(directory.path());
+    std::shared_ptr<LocalWorkspace> workspace = std::make_shared<LocalWorkspace>(directory.path());
     ToolRules rules{directory.path().string()};
     ApprovalMode mode = ApprovalMode::all;
 };
 
-TEST_F(ExchangedLink, D72_LinkExchangedAfterDecision_WriteStaysAtItsTarget) {
+TEST_F(ExchangedLink, D72_LinkExchanged_WriteStaysAtItsTarget) {
     const JsonObject write{{"path", "d/config"}, {"content", "new\n"}};
     const std::string result = call("write", write, [this] { lead("d", ".git"); });
     EXPECT_TRUE(git_is_unchanged()) << result;
@@ -85,10 +84,8 @@ TEST_F(ExchangedLink, D72_LinkExchangedAfterDecision_WriteStaysAtItsTarget) {
 
 TEST_F(ExchangedLink, D72_TargetExchangedForLink_CallIsRefused) {
     for (const char* const tool : {"write", "edit"}) {
-        const JsonObject arguments{{"path", "d/config"},
-                                   {"content", "new\n"},
-                                   {"old_text", "of"},
-                                   {"new_text", "new"}};
+        const JsonObject arguments{
+            {"path", "d/config"}, {"content", "new\n"}, {"old_text", "of"}, {"new_text", "new"}};
         const std::string result = call(tool, arguments, [this] { lead("docs", ".git"); });
         EXPECT_TRUE(git_is_unchanged()) << result;
         EXPECT_NE(result.find("a symbolic link that was not there before"), std::string::npos)

@@ -31,12 +31,12 @@
 
 #include "../channels/channel_kinds.hpp"
 #include "../config/command_sandbox.hpp"
-#include "../config/tool_names.hpp"
 #include "../config/config_file.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/store_locations.hpp"
+#include "../config/tool_names.hpp"
 #include "../conversation/tool_approval.hpp"
 #include "../mcp/mcp_hub.hpp"
 #include "../mcp/mcp_settings.hpp"

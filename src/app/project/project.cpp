@@ -295,8 +295,7 @@ std::vector<std::string> effects_of_untrusted(const Project& project) {
     std::vector<std::string> effects;
     std::vector<std::string> problems;
     if (const BoundFile* file = find_in(project.untrusted, project_config_file)) {
-        const ProjectConfig config =
-            config_of(project, *file, problems).value_or(ProjectConfig());
+        const ProjectConfig config = config_of(project, *file, problems).value_or(ProjectConfig());
         for (const std::string& rule : config.allow)
             effects.push_back(file->name + " allows without a question: " + rule);
         for (const bub::CommandHook& hook : config.hooks)

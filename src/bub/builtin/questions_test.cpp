@@ -303,7 +303,8 @@ TEST_F(Questions, B26_RulesOfAsker_HoldInTheAnswersTurn) {
 
 TEST_F(Questions, D17_PathLeadsElsewhere_ApprovalDoesNotHold) {
     const std::filesystem::path work = root / "work";
-    for (const char* const name : {".git", "docs"}) std::filesystem::create_directories(work / name);
+    for (const char* const name : {".git", "docs"})
+        std::filesystem::create_directories(work / name);
     std::filesystem::create_directory_symlink("docs", work / "d");
     add({test::calling("write", {{"path", "d/config"}, {"content", "new"}}, "c1"), "done"},
         TurnQuestions());

@@ -128,10 +128,10 @@ FileChange FilePreviews::preview(const std::string& key, std::string_view tool,
         Previewed& shown = previews_[key];
         shown.version.reset();
         if (shown.file.path == judged->path && shown.file.target != judged->target) {
-            throw Error(ErrorCode::invalid_state,
-                        judged->path + " led to " + shown.file.target +
-                            " when the call was shown, and leads to " + judged->target +
-                            " now. Make the call again.");
+            throw Error(ErrorCode::invalid_state, judged->path + " led to " + shown.file.target +
+                                                      " when the call was shown, and leads to " +
+                                                      judged->target +
+                                                      " now. Make the call again.");
         }
         shown.file = *judged;
     }

@@ -454,7 +454,7 @@ RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonO
                               : std::filesystem::path(file.root) / path,
         failed);
     file.is_unknown = static_cast<bool>(failed);
-    // What cannot be resolved is opened without following links.
+    // A path that cannot be resolved is opened without following links.
     JudgedFile judged{path, path};
     if (!failed) {
         file.spellings.push_back(detail::absolute_path(file.root, real.string()));

@@ -52,7 +52,8 @@ struct RestrictingRule {
     RuleEffect effect = RuleEffect::deny;
     std::string source = {};  ///< the file that has it, for messages; may be empty
     std::string base = {};    ///< where relative paths begin; empty: the root of the workspace
-    std::string except = {};  ///< a directory, absolute, whose files a pattern of paths does not match
+    std::string except =
+        {};  ///< a directory, absolute, whose files a pattern of paths does not match
 
     /// "deny shell: rm *"
     std::string text() const { return std::string(to_string(effect)) + " " + rule.text(); }

@@ -315,8 +315,8 @@ struct LocalWorkspace::State {
         while (!directory && errno == ENOENT && !target.empty()) {
             const auto slash = target.rfind('/');
             target.resize(slash == std::string::npos ? 0 : slash);
-            directory = detail::open_beneath(location.root->fd.get(), target, O_PATH | O_DIRECTORY,
-                                             links);
+            directory =
+                detail::open_beneath(location.root->fd.get(), target, O_PATH | O_DIRECTORY, links);
         }
         if (!directory || ::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
             fail("write", path, errno);
@@ -490,8 +490,7 @@ void LocalWorkspace::replace(const std::string& path, std::size_t max_bytes,
     FileBefore before;
     if (directory) before.exists = detail::check_replaceable(directory.get(), name, path);
     if (before.exists) {
-        auto fd = detail::open_beneath(directory.get(), name, O_RDONLY | O_NONBLOCK,
-                                       bound.links);
+        auto fd = detail::open_beneath(directory.get(), name, O_RDONLY | O_NONBLOCK, bound.links);
         struct stat info{};
         if (!fd || ::fstat(fd.get(), &info) != 0) bound.fail("write", path, errno);
         before.info = to_info(info);

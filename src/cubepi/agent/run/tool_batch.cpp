@@ -555,11 +555,12 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     // A listener of the start may have aborted.
     if (core_.stopped() && call.state == State::ready) refuse_aborted(call);
     if (call.state != State::ready) return std::move(call.result);
+    std::optional<JudgedFile> judged = std::move(call.judged_file);
     call.context.emplace(
         call.call().id, call.call().name, call.stop.get_token(), core_.parts().runtime,
         [this, &call](Json partial) { return update(call, std::move(partial)); },
         core_.parts().channel, core_.account(), key_of(call), open_ && call.is_repeatable,
-        std::move(call.judged_file));
+        std::move(judged));
     core_.invalidate_timestamp();
     const SerialSection here(core_.parts().serial);
     try {
