@@ -215,8 +215,8 @@ bool has_same_target(const HitlRequest& asked, const HitlRequest& now) {
 }
 
 /// Returns true if an answer to `asked` answers `now`: the digest of D17, taken by comparing the requests themselves. An
-/// approval holds for one tool with exactly these arguments, and for the file to which its path led. The id of an `ask` is a digest of its questions, unless the caller has
-/// chosen it.
+/// approval holds for one tool with exactly these arguments, and for the file to which its path led. The id of an `ask` is a digest of
+/// its questions, unless the caller has chosen it.
 bool is_same_question(const HitlRequest& asked, const HitlRequest& now) {
     if (asked.question_id != now.question_id) return false;
     if (asked.payload.index() != now.payload.index()) return false;

@@ -101,6 +101,17 @@ bool has_no_effect(const AgentTool& tool) {
            (tool.name == "ask_user" || tool.name == "structured_output");
 }
 
+std::optional<JudgedFile> judged_file(const BeforeToolCallContext& call) {
+    return call.judged_file ? *call.judged_file : std::nullopt;
+}
+
+/// Returns true if a link in the path of a call has changed since the user was asked.
+bool leads_elsewhere(const std::optional<JudgedFile>& shown, const std::optional<JudgedFile>& now) {
+    return shown && now && shown->path == now->path && shown->target != now->target;
+}
+
+constexpr std::string_view other_file =
+    "the path leads to another file than when the user was asked; make the call again";
 constexpr std::string_view cannot_ask =
     "the call needs the user's approval, and the user cannot be asked here";
 
@@ -134,7 +145,9 @@ Task<std::optional<BeforeToolCallResult>> ApprovalPolicyMiddleware::before_tool_
         if (!result->edited_args) co_return result;
         BeforeToolCallContext edited = call;
         edited.args = *result->edited_args;
+        const std::optional<JudgedFile> shown = judged_file(call);
         ApprovalDecision again = co_await policy_(edited);
+        if (leads_elsewhere(shown, judged_file(call))) again = Deny{std::string(other_file)};
         if (auto* deny = std::get_if<Deny>(&again)) {
             JsonObject trace{{"decision", "policy_deny"}, {"reason", deny->reason}};
             result.emplace(blocked(deny->reason, std::move(trace)));

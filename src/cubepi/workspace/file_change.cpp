@@ -127,7 +127,8 @@ FileChange FilePreviews::preview(const std::string& key, std::string_view tool,
         const std::lock_guard lock(mutex_);
         Previewed& shown = previews_[key];
         shown.version.reset();
-        if (shown.file.path == judged->path && shown.file.target != judged->target) {
+        if (!shown.file.target.empty() && shown.file.path == judged->path &&
+            shown.file.target != judged->target) {
             throw Error(ErrorCode::invalid_state, judged->path + " led to " + shown.file.target +
                                                       " when the call was shown, and leads to " +
                                                       judged->target +
