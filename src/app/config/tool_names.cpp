@@ -28,9 +28,10 @@ void require_our_name(std::string_view tool) {
 }
 
 ApprovalRule parse_restriction(std::string_view text, RuleEffect effect) {
-    ApprovalRule rule = ApprovalRule::parse(text, effect);
-    require_our_name(rule.tool);
-    return rule;
+    // First: a pattern of paths is invalid for a name that is not one of ours.
+    if (const auto colon = text.find(':'); colon != std::string_view::npos)
+        require_our_name(text.substr(0, colon));
+    return ApprovalRule::parse(text, effect);
 }
 
 }  // namespace cubepi::app

@@ -36,7 +36,8 @@ class ExchangedLink : public ::testing::Test {
 protected:
     ExchangedLink() {
         for (const char* const name : {".git", "docs", "secrets"})
-            directory.put(std::string(name) + "/config", std::string("of ") + name + "\n");
+            directory.put((std::string(name) + "/config").c_str(),
+                          std::string("of ") + name + "\n");
         std::filesystem::create_directory_symlink("docs", directory.path() / "d");
     }
     void lead(const std::string& link, const std::string& target) const {

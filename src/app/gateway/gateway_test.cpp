@@ -140,7 +140,7 @@ TEST(GatewayFindings, B26_OpenSettings_AreWarnedOf) {
         has(findings, Kind::problem, "every user of http: may use shell: cd * && make unasked"));
     EXPECT_TRUE(
         has(findings, Kind::plain, "user ann of http: may use shell: cd * && make unasked"));
-    EXPECT_EQ(problems(findings), 4u);
+    EXPECT_EQ(problems(findings), 5u) << "the gateway does not start, either";
 }
 
 TEST(GatewayFindings, B26_RulesThatAllowNothing_AreShown) {

@@ -254,9 +254,10 @@ TEST_F(ProjectTrust, D155_InvalidFiles_AreReported) {
     EXPECT_EQ(settings.servers[0].command,
               (std::filesystem::canonical(work) / "./server").string());
     EXPECT_THAT(settings.allow, IsEmpty()) << "a file that is not understood allows nothing";
-    ASSERT_THAT(settings.problems, SizeIs(2));
+    ASSERT_THAT(settings.problems, SizeIs(3));
     EXPECT_THAT(settings.problems[0], HasSubstr("unknown key 'model'"));
-    EXPECT_THAT(settings.problems[1], HasSubstr("'bad': it needs either a command or a url"));
+    EXPECT_THAT(settings.problems[1], HasSubstr("Every tool call needs approval"));
+    EXPECT_THAT(settings.problems[2], HasSubstr("'bad': it needs either a command or a url"));
 }
 
 TEST_F(ProjectTrust, D156_UnreadableRules_AskAboutEveryCall) {
