@@ -140,7 +140,7 @@ TEST(GatewayFindings, B26_OpenSettings_AreWarnedOf) {
         has(findings, Kind::problem, "every user of http: may use shell: cd * && make unasked"));
     EXPECT_TRUE(
         has(findings, Kind::plain, "user ann of http: may use shell: cd * && make unasked"));
-    EXPECT_EQ(problems(findings), 5u) << "the gateway does not start, either";
+    EXPECT_EQ(problems(findings), 4u);
 }
 
 TEST(GatewayFindings, B26_RulesThatAllowNothing_AreShown) {
@@ -174,7 +174,7 @@ TEST(GatewayFindings, B26_RulesForMissingTools_AreNamed) {
     EXPECT_EQ(advice_on("a rule refuses bash, but"), "Write shell in gateway.rules.");
     EXPECT_EQ(advice_on("a rule refuses shel, but"), "Write shell in gateway.rules.");
     EXPECT_EQ(advice_on("a rule refuses teleport, but").substr(0, 20), "The tools are read, ");
-    EXPECT_EQ(problems(findings), 4u);
+    EXPECT_EQ(problems(findings), 5u) << "the gateway does not start, either";
 }
 
 TEST(GatewayFindings, B26_ToolsOfGateway_AreKnown) {
