@@ -310,7 +310,7 @@ TEST_F(Questions, D17_PathLeadsElsewhere_ApprovalDoesNotHold) {
         TurnQuestions());
     const TurnResult asked = say("Write it");
     ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
-    EXPECT_NE(asked.outbounds.front().content_text().find("The path leads to docs/config."),
+    EXPECT_NE(asked.outbounds.front().content_text().find("The path leads to \"docs/config\"."),
               std::string::npos);
     std::filesystem::remove(work / "d");
     std::filesystem::create_directory_symlink(".git", work / "d");
