@@ -271,10 +271,24 @@ std::string asking_agents(const cubepi::HitlRequest& request) {
     return names;
 }
 
+namespace {
+
+/// Names the file of an approval, unless its path does (D17).
+std::string target_text(const cubepi::HitlRequest& request) {
+    const auto* const approve = std::get_if<cubepi::ApproveRequest>(&request.payload);
+    const std::string target = cubepi::detail::text_member(request.extra, "target");
+    if (!approve || target.empty() || target == cubepi::detail::text_member(approve->args, "path"))
+        return {};
+    return "\nThe path leads to " + cubepi::json_text(Json(target)) + ".";
+}
+
+}  // namespace
+
 std::string question_summary(const cubepi::HitlRequest& request) {
     const std::string agents = asking_agents(request);
     const std::string summary =
-        std::visit([](const auto& payload) { return summary_of(payload); }, request.payload);
+        std::visit([](const auto& payload) { return summary_of(payload); }, request.payload) +
+        target_text(request);
     return agents.empty() ? summary : "The sub-agent " + agents + " asks: " + summary;
 }
 

@@ -48,6 +48,19 @@ std::vector<fs::path> key_files() {
     return all;
 }
 
+bool is_below(const fs::path& path, const fs::path& directory);
+
+/// The files that commands do not see.
+std::vector<fs::path> hidden_files(const SandboxSettings& settings) {
+    std::vector<fs::path> all = own_directories();
+    for (fs::path& file : key_files()) {
+        const bool shown = std::any_of(settings.readable.begin(), settings.readable.end(),
+                                       [&](const fs::path& one) { return is_below(file, one); });
+        if (!shown) all.push_back(std::move(file));
+    }
+    return all;
+}
+
 std::vector<fs::path> temporary_directories() {
     std::vector<fs::path> all{"/tmp", "/var/tmp", "/dev/shm"};
     if (const char* own = std::getenv("TMPDIR"); own && *own == '/') all.emplace_back(own);
@@ -194,6 +207,23 @@ std::vector<fs::path> repositories_in(const fs::path& directory) {
 
 }  // namespace
 
+void restrict_hidden(ToolRules& rules, const SandboxSettings& settings,
+                     const std::vector<fs::path>& roots, const fs::path& visible) {
+    const std::vector<fs::path> places = resolved(roots);
+    for (const fs::path& file : hidden_files(settings)) {
+        // The tools open no file outside of the workspace, and one in a directory of this program may be used.
+        if (!is_in_any(resolved(file), places)) continue;
+        for (const char* const tool : {"read", "write"}) {
+            RestrictingRule rule;
+            rule.rule = {tool, file.string()};
+            rule.effect = RuleEffect::ask;
+            rule.source = std::string(hidden_files_source);
+            rule.except = visible.string();
+            rules.restrict(std::move(rule));
+        }
+    }
+}
+
 JsonObject stored_sandbox(const SandboxSettings& settings) {
     return {{"mode", to_string(settings.mode)},
             {"network", settings.network},
@@ -277,13 +307,8 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
             }
         }
     }
-    made.hidden = own_directories();
-    make_own_directories(made.hidden, writable);
-    for (fs::path& file : key_files()) {
-        const bool shown = std::any_of(settings_.readable.begin(), settings_.readable.end(),
-                                       [&](const fs::path& one) { return is_below(file, one); });
-        if (!shown) made.hidden.push_back(std::move(file));
-    }
+    make_own_directories(own_directories(), writable);
+    made.hidden = hidden_files(settings_);
     // The results that were too long for the model, and in a gateway the workspace itself.
     made.visible = {bub::spill_directory(bub::default_bub_home(), workspace), workspace};
     return std::make_shared<const SandboxProfile>(std::move(made));

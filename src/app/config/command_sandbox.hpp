@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cubepi/core/json.hpp>
@@ -13,6 +14,14 @@
 #include "config_file.hpp"
 
 namespace cubepi::app {
+
+/// The source of the rules of restrict_hidden().
+inline constexpr std::string_view hidden_files_source = "the sandbox";
+/// Adds rules by which the file tools ask about the files in `roots` that commands do not see (D150): the directories of this program
+/// and the keys of other programs. `visible` is a directory that holds none.
+void restrict_hidden(ToolRules& rules, const SandboxSettings& settings,
+                     const std::vector<std::filesystem::path>& roots,
+                     const std::filesystem::path& visible = {});
 
 /// Returns what a suspended run stores of its sandbox (D180).
 JsonObject stored_sandbox(const SandboxSettings& settings);

@@ -10,13 +10,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/process/sandbox.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
 
 #include "../project/git.hpp"
 
@@ -24,6 +28,67 @@ namespace cubepi::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// A workspace that is the home directory.
+class HomeAsWorkspace : public ::testing::Test {
+protected:
+    HomeAsWorkspace() {
+        for (const char* const name : {"HOME", "XDG_CONFIG_HOME", "BUB_HOME"}) {
+            const char* const before = std::getenv(name);
+            saved.emplace_back(name, before ? std::optional<std::string>(before) : std::nullopt);
+            unsetenv(name);
+        }
+        setenv("HOME", home.path().c_str(), 1);
+        for (const char* const name :
+             {".ssh/id_rsa", ".config/cubepi/config.yaml", "notes/a", ".bub/spill/x/result"})
+            home.put(name, "text\n");
+        fs::create_directory_symlink(".ssh", home.path() / "innocent");
+    }
+    ~HomeAsWorkspace() override {
+        for (const auto& [name, value] : saved) {
+            if (value) {
+                setenv(name, value->c_str(), 1);
+            } else {
+                unsetenv(name);
+            }
+        }
+    }
+    /// Returns true if the mode `all` does not run the call.
+    bool asks(const std::string& tool, const std::string& path, const SandboxSettings& settings) {
+        ToolRules rules(home.path().string());
+        restrict_hidden(rules, settings, {home.path()}, home.path() / ".bub/spill/x");
+        const ToolRisk risk = tool == "write" ? ToolRisk::writes : ToolRisk::read_only;
+        return rules.decide(tool, risk, {{"path", path}}, *workspace).always_asks;
+    }
+
+    ScopedTestDirectory home;
+    std::shared_ptr<LocalWorkspace> workspace = std::make_shared<LocalWorkspace>(home.path());
+    std::vector<std::pair<const char*, std::optional<std::string>>> saved;
+};
+
+TEST_F(HomeAsWorkspace, D150_FilesThatCommandsCannotSee_AreAskedAbout) {
+    SandboxSettings settings;
+    for (const char* const tool : {"read", "grep", "write"}) {
+        for (const char* const path :
+             {".ssh/id_rsa", "innocent/id_rsa", ".SSH/id_rsa", "~/.ssh/id_rsa",
+              ".config/cubepi/config.yaml", ".bub/tapes/x", ".netrc"}) {
+            const std::string full =
+                path[0] == '~' ? home.path().string() + (path + 1) : std::string(path);
+            EXPECT_TRUE(asks(tool, full, settings)) << tool << " " << path;
+        }
+        EXPECT_FALSE(asks(tool, "notes/a", settings)) << tool;
+    }
+    EXPECT_TRUE(asks("grep", ".", settings)) << "the keys are below it";
+    EXPECT_FALSE(asks("read", ".bub/spill/x/result", settings)) << "a result of the agent";
+    settings.readable = {home.path() / ".ssh"};
+    EXPECT_FALSE(asks("read", ".ssh/id_rsa", settings));
+}
+
+TEST_F(HomeAsWorkspace, D150_OtherWorkspace_HasNoSuchRules) {
+    ToolRules rules;
+    restrict_hidden(rules, SandboxSettings(), {home.path() / "notes", home.path() / ".bub/x"});
+    EXPECT_TRUE(rules.restrictions().empty());
+}
 
 /// A repository `project`, and a directory `roof` whose file `.git` names it.
 class LinkedWorkTree : public ::testing::Test {

@@ -156,6 +156,10 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     box.suspends = flags.suspend && !parts.prompter && !parts.channel && !flags.yes;
     box.is_answered = parts.prompter || parts.channel;
     ToolRules rules = rules_of(config, project);
+    std::vector<std::filesystem::path> roots{std::filesystem::current_path()};
+    for (const std::string& more : flags.more_directories)
+        roots.push_back(std::filesystem::absolute(more));
+    restrict_hidden(rules, config.sandbox, roots, box.spill->directory());
     rules.confine_commands(sandboxes.confinement());
     box.approval = std::make_shared<ToolApproval>(std::move(rules), box.channel, parts.prompter,
                                                   std::move(approval));

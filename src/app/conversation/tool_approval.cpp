@@ -17,7 +17,9 @@
 #include <cubepi/schema/json_text.hpp>
 
 #include "../command_tree.hpp"
+#include "../config/command_sandbox.hpp"
 #include "../config/paths.hpp"
+#include "../config/tool_names.hpp"
 #include "../failure.hpp"
 #include "../program.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -105,7 +107,7 @@ void restrict_calls(ToolRules& rules, const std::vector<std::string>& texts, Rul
                     const std::string& source, const std::string& base = {}) {
     try {
         for (const std::string& text : texts)
-            rules.restrict({ApprovalRule::parse(text, effect), effect, source, base});
+            rules.restrict({parse_restriction(text, effect), effect, source, base});
     } catch (const Error& error) {
         throw Error(error.code(),
                     "'" + std::string(to_string(effect)) + "' in " + source + ": " + error.what());
@@ -125,6 +127,9 @@ void add_restrictions(ToolRules& rules, const ProjectSettings& project) {
         std::filesystem::path(project.source).parent_path().parent_path().string();
     restrict_calls(rules, project.ask, RuleEffect::ask, project.source, root);
     restrict_calls(rules, project.deny, RuleEffect::deny, project.source, root);
+    // A rule that cannot be read may be one that denies.
+    if (project.has_unread_rules)
+        rules.restrict({ApprovalRule{"*", "*"}, RuleEffect::ask, project.source});
 }
 
 ToolRules rules_of(const ConfigFile& config, const ProjectSettings& project) {
@@ -178,14 +183,15 @@ bool ToolApproval::allows_fetch(const std::string& url) const {
     return mode() == ApprovalMode::all || decision.allowed;
 }
 
-Task<CallPreview> ToolApproval::preview(std::string key, std::string tool, JsonObject args) const {
+Task<CallPreview> ToolApproval::preview(std::string key, std::string tool, JsonObject args,
+                                        std::optional<JudgedFile> judged) const {
     CallPreview made;
     if (!options_.previews || !FilePreviews::covers(tool)) co_return made;
     auto work = [previews = options_.previews, key = std::move(key), tool = std::move(tool),
-                 args = std::move(args)] {
+                 args = std::move(args), judged = std::move(judged)] {
         CallPreview preview;
         try {
-            preview.change = previews->preview(key, tool, args);
+            preview.change = previews->preview(key, tool, args, judged);
         } catch (const Error& error) {
             preview.problem = error.what();
         }
@@ -225,7 +231,8 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
     if (!decision.refusal.empty()) co_return Deny{std::move(decision.refusal)};
     // A call that cannot work is not asked about, also where it could not be.
     const std::string key = FilePreviews::key_of(call);
-    CallPreview shown = co_await preview(key, call.tool.name.str(), call.args);
+    CallPreview shown =
+        co_await preview(key, call.tool.name.str(), call.args, std::move(decision.file));
     if (!shown.problem.empty()) co_return Deny{std::move(shown.problem)};
     if (!options_.can_wait && (!prompter_ || !prompter_->can_ask())) {
         const bool leaves = detail::flag_member(call.args, "without_sandbox");
@@ -270,6 +277,7 @@ Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) 
         return rules.decide(tool.str(), risk, arguments, *workspace);
     };
     RuleDecision decision = co_await offload(*options_.runtime->workers, std::move(work));
+    if (call.judged_file && decision.file) *call.judged_file = decision.file;
     co_return with_definition(call.tool, std::move(decision));
 }
 
@@ -333,6 +341,10 @@ Permission permission_named(const std::vector<Permission>& list, std::string_vie
 }
 
 bool remove_saved(const Permission& permission) {
+    if (permission.source == hidden_files_source)
+        throw Error(ErrorCode::invalid_argument,
+                    "commands do not see this file, either; sandbox.readable of " +
+                        config_path().string() + " shows keys to both");
     if (!permission.source.empty() && !permission.is_of_user)
         throw Error(ErrorCode::invalid_argument,
                     "the rule belongs to the project; edit " + visible(permission.source));

@@ -128,8 +128,9 @@ public:
     bool allows_fetch(const std::string& url) const;
 
     /// Computes the change that a call would make. The tool compares the file with that of the last preview of the call. `key`:
-    /// ApprovalDetails::preview.
-    Task<CallPreview> preview(std::string key, std::string tool, JsonObject args) const;
+    /// ApprovalDetails::preview; `judged`: of FilePreviews::preview().
+    Task<CallPreview> preview(std::string key, std::string tool, JsonObject args,
+                              std::optional<JudgedFile> judged = std::nullopt) const;
 
 private:
     Task<ApprovalDecision> decide(const BeforeToolCallContext& call) const;

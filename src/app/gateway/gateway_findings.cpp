@@ -11,6 +11,7 @@
 #include <cubepi/workspace/tool_rules.hpp>
 
 #include "../channels/channel_kinds.hpp"
+#include "../config/tool_names.hpp"
 #include "gateway_command.hpp"
 #include "gateway_instance.hpp"
 
@@ -132,22 +133,10 @@ void add_useless_rules(const SenderRule& rule, Findings& findings) {
     }
 }
 
-/// The tools of the gateway, including those that only commands of operators use.
-const std::vector<std::string>& gateway_tools() {
-    static const std::vector<std::string> names = {
-        "read",       "list",         "grep",        "write",          "edit",
-        "shell",      "shell_output", "shell_kill",  "fetch",          "ask_user",
-        "tape_info",  "tape_anchors", "tape_search", "tape_handoff",   "skill",
-        "spill_read", "subagent",     "recall",      "subagent_tasks", "memory",
-        "schedule",   "write_todos",  "tape_reset",  "model",          "reasoning_effort",
-        "send_file"};
-    return names;
-}
-
 void add_unknown_tool(const std::string& tool, const std::string& effect, Findings& findings) {
     // Those of MCP servers are known when their server has answered.
     if (tool.starts_with("mcp__")) return;
-    const std::vector<std::string>& names = gateway_tools();
+    const std::vector<std::string>& names = known_tools();
     if (std::find(names.begin(), names.end(), tool) != names.end()) return;
     const std::string ours = bub::detail::our_tool_name(tool);
     std::vector<std::string> meant = bub::close_matches(ours, names);

@@ -36,6 +36,7 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/store_locations.hpp"
+#include "../config/tool_names.hpp"
 #include "../conversation/session.hpp"
 #include "../conversation/tool_approval.hpp"
 #include "../mcp/mcp_hub.hpp"
@@ -52,12 +53,24 @@ namespace cubepi::app {
 
 namespace {
 
+[[noreturn]] void throw_invalid_rule(const std::string& text, const Error& error) {
+    throw Error(ErrorCode::invalid_argument,
+                config_path().string() + ": gateway.rules: '" + text + "': " + error.what());
+}
+
 ApprovalRule parse_rule(const std::string& text) {
     try {
         return ApprovalRule::parse(text);
     } catch (const Error& error) {
-        throw Error(ErrorCode::invalid_argument,
-                    config_path().string() + ": gateway.rules: '" + text + "': " + error.what());
+        throw_invalid_rule(text, error);
+    }
+}
+
+void check_refused(const std::string& tool) {
+    try {
+        require_our_name(tool);
+    } catch (const Error& error) {
+        throw_invalid_rule(tool, error);
     }
 }
 
@@ -394,6 +407,7 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
         ParsedRule one;
         one.rule = rule;
         for (const std::string& text : rule.allow) one.allow.push_back(parse_rule(text));
+        for (const std::string& tool : rule.refuse) check_refused(tool);
         parsed->push_back(std::move(one));
     }
     bub::TurnQuestions questions;
@@ -404,6 +418,7 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
     ToolRules restrictions(workspace);
     restrictions.confine_commands(confinement);
     add_restrictions(restrictions, config);
+    restrict_hidden(restrictions, config.sandbox, {workspaces_root(settings)});
     // The directory of a project can restrict, and nothing else of it acts here (D155).
     if (settings.shared_workspace) {
         const ProjectSettings project =

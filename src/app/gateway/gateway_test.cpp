@@ -174,7 +174,7 @@ TEST(GatewayFindings, B26_RulesForMissingTools_AreNamed) {
     EXPECT_EQ(advice_on("a rule refuses bash, but"), "Write shell in gateway.rules.");
     EXPECT_EQ(advice_on("a rule refuses shel, but"), "Write shell in gateway.rules.");
     EXPECT_EQ(advice_on("a rule refuses teleport, but").substr(0, 20), "The tools are read, ");
-    EXPECT_EQ(problems(findings), 4u);
+    EXPECT_EQ(problems(findings), 5u) << "the gateway does not start, either";
 }
 
 TEST(GatewayFindings, B26_ToolsOfGateway_AreKnown) {
@@ -298,6 +298,24 @@ TEST(SenderPolicy, InvalidRule_IsNamed) {
             ADD_FAILURE() << text << " was accepted";
         } catch (const Error& error) {
             EXPECT_NE(std::string(error.what()).find("gateway.rules"), std::string::npos);
+        }
+    }
+}
+
+TEST(SenderPolicy, B26_RefusedToolOfOtherName_IsNamed) {
+    GatewaySettings settings;
+    settings.rules = {rule("", "", "")};
+    settings.rules.front().refuse = {"mcp__Git__Log", "Custom", "shell"};
+    EXPECT_NO_THROW((void)sender_policy(settings));
+    for (const char* const name : {"bash", "fs.write", "Shell"}) {
+        settings.rules.front().refuse = {name};
+        try {
+            (void)sender_policy(settings);
+            ADD_FAILURE() << name << " was accepted";
+        } catch (const Error& error) {
+            EXPECT_NE(std::string(error.what()).find("the name of this tool is '"),
+                      std::string::npos)
+                << error.what();
         }
     }
 }

@@ -24,6 +24,7 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
+#include "../config/command_sandbox.hpp"
 #include "../config/paths.hpp"
 #include "../conversation/tool_approval.hpp"
 #include "gateway_messages.hpp"
@@ -300,6 +301,7 @@ bub::TurnQuestions owner_policy(const ServedDirectory& directory, const ConfigFi
     rules.allow.confine_commands(confinement);
     add_restrictions(rules.allow, config);
     add_restrictions(rules.allow, project);
+    restrict_hidden(rules.allow, config.sandbox, {directory.path});
     const auto known = std::make_shared<const std::vector<McpServerSettings>>(std::move(servers));
     rules.definition = [known](const AgentTool& tool) {
         const std::optional<std::string> server = server_identity(*known, tool.name.str());

@@ -311,6 +311,7 @@ int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
     approval.workspace = workspace;
     TerminalStream err(error_output);
     ToolRules rules = rules_of(config, project);
+    restrict_hidden(rules, config.sandbox, {std::filesystem::current_path()});
     rules.confine_commands(sandboxes.confinement());
     McpServerOptions options;
     options.instructions =

@@ -16,6 +16,7 @@
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
+#include "../config/tool_names.hpp"
 #include "git.hpp"
 #include "trust.hpp"
 
@@ -45,6 +46,7 @@ public:
 
     std::vector<BoundFile> files = {};
     std::vector<std::string> problems = {};
+    bool has_unread_rules = false;
 
 private:
     void read(const std::string& name) {
@@ -56,8 +58,9 @@ private:
             file.digest = cubepi::detail::sha256_hex(file.text);
             files.push_back(std::move(file));
         } catch (const Error& error) {
-            if (error.code() != ErrorCode::not_found)
-                problems.push_back(name + " is not loaded: " + error.what());
+            if (error.code() == ErrorCode::not_found) return;
+            problems.push_back(name + " is not loaded: " + error.what());
+            has_unread_rules = has_unread_rules || name == project_config_file;
         }
     }
 
@@ -159,8 +162,13 @@ const BoundFile* find_in(const std::vector<BoundFile>& files, std::string_view n
 void keep_valid(std::vector<std::string>& rules, RuleEffect effect, ProjectSettings& settings) {
     std::erase_if(rules, [&](const std::string& rule) {
         try {
-            (void)ApprovalRule::parse(rule, effect);
+            if (effect == RuleEffect::allow) {
+                (void)ApprovalRule::parse(rule);
+            } else {
+                (void)parse_restriction(rule, effect);
+            }
         } catch (const Error& error) {
+            if (effect != RuleEffect::allow) settings.has_unread_rules = true;
             settings.problems.push_back("'" + std::string(to_string(effect)) + "' in " +
                                         settings.source + ": " + error.what());
             return true;
@@ -169,15 +177,15 @@ void keep_valid(std::vector<std::string>& rules, RuleEffect effect, ProjectSetti
     });
 }
 
-/// Reads the rules and hooks of a file. A problem is added to the settings.
-ProjectConfig config_of(const Project& project, const BoundFile& file,
-                        std::vector<std::string>& problems) {
+/// Reads the rules and hooks of a file; nothing: they are invalid, and a problem is added.
+std::optional<ProjectConfig> config_of(const Project& project, const BoundFile& file,
+                                       std::vector<std::string>& problems) {
     try {
         return read_project_config(project.root / file.name, file.text);
     } catch (const Error& error) {
         problems.emplace_back(error.what());
     }
-    return {};
+    return std::nullopt;
 }
 
 std::vector<BoundFile> read_files(Project& project) {
@@ -188,10 +196,12 @@ std::vector<BoundFile> read_files(Project& project) {
         BoundFileReader reader(project.root);
         reader.read_all();
         project.problems = std::move(reader.problems);
+        project.has_unread_rules = reader.has_unread_rules;
         return std::move(reader.files);
     } catch (const Error& error) {
         project.problems.push_back("The files of " + project.root.string() +
                                    " are not loaded: " + error.what());
+        project.has_unread_rules = true;
         return {};
     }
 }
@@ -284,11 +294,14 @@ ProjectSettings settings_of(const Project& project) {
     ProjectSettings settings;
     settings.source = (project.root / project_config_file).string();
     settings.problems = project.problems;
+    settings.has_unread_rules = project.has_unread_rules;
     const BoundFile* const trusted = project.find(project_config_file);
     const BoundFile* const config =
         trusted ? trusted : find_in(project.untrusted, project_config_file);
     if (config) {
-        ProjectConfig read = config_of(project, *config, settings.problems);
+        std::optional<ProjectConfig> found = config_of(project, *config, settings.problems);
+        if (!found) settings.has_unread_rules = true;
+        ProjectConfig read = std::move(found).value_or(ProjectConfig());
         keep_valid(read.ask, RuleEffect::ask, settings);
         keep_valid(read.deny, RuleEffect::deny, settings);
         settings.ask = std::move(read.ask);
@@ -299,6 +312,9 @@ ProjectSettings settings_of(const Project& project) {
             settings.hooks = std::move(read.hooks);
         }
     }
+    if (settings.has_unread_rules)
+        settings.problems.push_back("Every tool call needs approval, because rules of " +
+                                    settings.source + " that ask or deny cannot be read.");
     if (const BoundFile* file = project.find(project_mcp_file)) {
         ProjectMcpServers found = project_mcp_servers(project.root / file->name, file->text);
         settings.servers = std::move(found.servers);
@@ -320,7 +336,7 @@ std::vector<std::string> effects_of_untrusted(const Project& project) {
     std::vector<std::string> effects;
     std::vector<std::string> problems;
     if (const BoundFile* file = find_in(project.untrusted, project_config_file)) {
-        const ProjectConfig config = config_of(project, *file, problems);
+        const ProjectConfig config = config_of(project, *file, problems).value_or(ProjectConfig());
         for (const std::string& rule : config.allow)
             effects.push_back(file->name + " allows without a question: " + rule);
         for (const bub::CommandHook& hook : config.hooks)

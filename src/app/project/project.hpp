@@ -50,6 +50,7 @@ struct Project {
     std::vector<BoundFile> trusted = {};    ///< by name
     std::vector<BoundFile> untrusted = {};  ///< new, changed, or of a directory that is not trusted
     std::vector<std::string> problems = {};  ///< files that cannot be loaded; with untrusted names
+    bool has_unread_rules = false;           ///< one of them is .cubepi/config.yaml
 
     /// Returns the file among `trusted`; null: there is none.
     const BoundFile* find(std::string_view name) const;
@@ -83,6 +84,8 @@ struct ProjectSettings {
     std::vector<ProjectPrompt> prompts = {};
     std::vector<std::string> problems = {};    ///< what is invalid in the files
     std::optional<TrustedFiles> trusted = {};  ///< absent: the directory is not trusted
+    /// There may be rules that ask or deny and cannot be read. add_restrictions() then asks about every call.
+    bool has_unread_rules = false;
 };
 
 /// Returns the settings of the trusted files. Rules that only narrow (`ask`, `deny`) are those of an untrusted file, too.

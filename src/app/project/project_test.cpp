@@ -17,6 +17,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 
 #include "../config/paths.hpp"
+#include "../conversation/tool_approval.hpp"
 #include "trust.hpp"
 
 namespace cubepi::app {
@@ -253,9 +254,37 @@ TEST_F(ProjectTrust, D155_InvalidFiles_AreReported) {
     EXPECT_EQ(settings.servers[0].command,
               (std::filesystem::canonical(work) / "./server").string());
     EXPECT_THAT(settings.allow, IsEmpty()) << "a file that is not understood allows nothing";
-    ASSERT_THAT(settings.problems, SizeIs(2));
+    ASSERT_THAT(settings.problems, SizeIs(3));
     EXPECT_THAT(settings.problems[0], HasSubstr("unknown key 'model'"));
-    EXPECT_THAT(settings.problems[1], HasSubstr("'bad': it needs either a command or a url"));
+    EXPECT_THAT(settings.problems[1], HasSubstr("Every tool call needs approval"));
+    EXPECT_THAT(settings.problems[2], HasSubstr("'bad': it needs either a command or a url"));
+}
+
+TEST_F(ProjectTrust, D156_UnreadableRules_AskAboutEveryCall) {
+    const auto decide = [this] {
+        const ProjectSettings settings = settings_of(find());
+        const ToolRules rules = rules_of(ConfigFile(), settings);
+        return rules.decide("read", ToolRisk::read_only, {{"path", "a"}}).always_asks;
+    };
+    const std::filesystem::path file = work / ".cubepi/config.yaml";
+    EXPECT_FALSE(decide());
+    for (const std::string& text :
+         {std::string("deny: ['shell: rm *']\n"), std::string("allow: ['shell: ((']\n")}) {
+        put(file, text);
+        EXPECT_FALSE(decide()) << text;
+    }
+    for (const std::string& text :
+         {std::string("deny: ['none']\n"), std::string("ask: ['fetch: a*b']\n"),
+          std::string("deny: ['bash: *']\n"), std::string("deny: 1\n"), std::string("other: 1\n"),
+          std::string("deny: ['write: \xFF']\n"), std::string(70'000, '#')}) {
+        put(file, text);
+        EXPECT_TRUE(decide()) << text.substr(0, 40);
+    }
+    put(work / "real.yaml", "deny: ['shell: rm *']\n");
+    std::filesystem::remove(file);
+    std::filesystem::create_symlink("../real.yaml", file);
+    EXPECT_TRUE(decide());
+    EXPECT_THAT(settings_of(find()).problems.back(), HasSubstr("Every tool call needs approval"));
 }
 
 }  // namespace

@@ -539,6 +539,27 @@ TEST_F(Questions, D85_SubagentOfCommand_IsDeniedByRules) {
     EXPECT_TRUE(removed.empty());
 }
 
+TEST_F(Questions, D17_PathLeadsElsewhere_ApprovalDoesNotHold) {
+    const std::filesystem::path work = root / "work";
+    for (const char* const name : {".git", "docs"})
+        std::filesystem::create_directories(work / name);
+    std::filesystem::create_directory_symlink("docs", work / "d");
+    add({test::calling("write", {{"path", "d/config"}, {"content", "new"}}, "c1"), "done"},
+        TurnQuestions());
+    const TurnResult asked = say("Write it");
+    ASSERT_EQ(kinds(asked), std::vector<std::string>{"question"});
+    EXPECT_NE(asked.outbounds.front().content_text().find("The path leads to \"docs/config\"."),
+              std::string::npos);
+    std::filesystem::remove(work / "d");
+    std::filesystem::create_directory_symlink(".git", work / "d");
+    EXPECT_EQ(kinds(say(",approve c1")), std::vector<std::string>{"question"});
+    EXPECT_FALSE(std::filesystem::exists(work / ".git/config"));
+    std::filesystem::remove(work / "d");
+    std::filesystem::create_directory_symlink("docs", work / "d");
+    (void)say(",approve c1");
+    EXPECT_FALSE(std::filesystem::exists(work / ".git/config"));
+}
+
 /// Rules that a reload of the configuration can change while a question waits.
 class ChangingRules : public Questions {
 protected:

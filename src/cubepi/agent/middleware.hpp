@@ -96,6 +96,8 @@ struct BeforeToolCallContext {
     const AgentTool& tool;
     JsonObject args;  ///< validated, with defaults, and with the edits of earlier middleware
     const HookContext& context;
+    /// Where a policy records the file by which it decides (ToolContext::judged_file()); null: not recorded.
+    std::optional<JudgedFile>* judged_file = nullptr;
 };
 
 /// The decision about a call. With nothing set, it runs unchanged.

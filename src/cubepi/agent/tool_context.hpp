@@ -26,6 +26,12 @@ namespace detail {
 class ToolProgress;
 }
 
+/// The file by which a policy has decided about a call. Links may lead to another file by the time the tool runs.
+struct JudgedFile {
+    std::string path = {};    ///< the argument `path` of the call
+    std::string target = {};  ///< where it led: a path in the workspace without symbolic links
+};
+
 /// The second argument of a tool's callback. Valid until the call has ended.
 class ToolContext {
 public:
@@ -33,7 +39,8 @@ public:
     ToolContext(SharedString tool_call_id, SharedString tool_name, std::stop_token stop,
                 std::shared_ptr<const Runtime> runtime, UpdateSink update,
                 std::shared_ptr<HitlChannel> channel = {}, std::shared_ptr<RunAccount> run = {},
-                std::string call_key = {}, bool repeated = false)
+                std::string call_key = {}, bool repeated = false,
+                std::optional<JudgedFile> judged_file = {})
         : tool_call_id_(std::move(tool_call_id)),
           tool_name_(std::move(tool_name)),
           stop_(std::move(stop)),
@@ -42,7 +49,8 @@ public:
           channel_(std::move(channel)),
           run_(std::move(run)),
           call_key_(std::move(call_key)),
-          repeated_(repeated) {}
+          repeated_(repeated),
+          judged_file_(std::move(judged_file)) {}
     /// A copy may request the token later, so copying counts as requesting it.
     ToolContext(const ToolContext& other)
         : tool_call_id_(other.tool_call_id_),
@@ -54,6 +62,7 @@ public:
           run_(other.run_),
           call_key_(other.call_key_),
           repeated_(other.repeated_),
+          judged_file_(other.judged_file_),
           progress_(other.progress_) {}
     ToolContext& operator=(const ToolContext&) = delete;
 
@@ -94,6 +103,10 @@ public:
     /// suspended (ReplayPolicy::idempotent).
     bool is_repeated() const noexcept { return repeated_; }
 
+    /// Returns the file by which a policy has decided about the call; a tool that opens the argument `path` opens that one
+    /// (Workspace::without_links()). Empty: no policy has recorded a file.
+    const std::optional<JudgedFile>& judged_file() const noexcept { return judged_file_; }
+
     /// Returns the identity of the run; its ids are empty if the tool is not executed by a run.
     const RunInfo& run() const noexcept;
     /// Returns the account of the run, which may outlive it; null if the tool is not executed by a run.
@@ -117,6 +130,7 @@ private:
     std::shared_ptr<RunAccount> run_;       // null: not executed by a run
     std::string call_key_;
     bool repeated_ = false;
+    std::optional<JudgedFile> judged_file_;
     std::shared_ptr<detail::ToolProgress> progress_;  // null: the tool does not block
     mutable std::atomic<bool> stop_token_taken_{false};
 };

@@ -207,15 +207,23 @@ HitlStore& hitl_store_of(Checkpointer* store) {
                       : "CheckpointedChannel needs a checkpointer");
 }
 
+/// Compares the files of two approvals: a link may lead elsewhere since the question. Earlier versions did not store the file.
+bool has_same_target(const HitlRequest& asked, const HitlRequest& now) {
+    const Json* const before = asked.extra.if_contains("target");
+    const Json* const after = now.extra.if_contains("target");
+    return !before || (after && *before == *after);
+}
+
 /// Returns true if an answer to `asked` answers `now`: the digest of D17, taken by comparing the requests themselves. An
-/// approval holds for one tool with exactly these arguments. The id of an `ask` is a digest of its questions, unless the caller has
-/// chosen it.
+/// approval holds for one tool with exactly these arguments, and for the file to which its path led. The id of an `ask` is a digest of
+/// its questions, unless the caller has chosen it.
 bool is_same_question(const HitlRequest& asked, const HitlRequest& now) {
     if (asked.question_id != now.question_id) return false;
     if (asked.payload.index() != now.payload.index()) return false;
     if (const auto* approve = std::get_if<ApproveRequest>(&asked.payload)) {
         const auto& other = std::get<ApproveRequest>(now.payload);
-        return approve->tool_name == other.tool_name && approve->args == other.args;
+        return approve->tool_name == other.tool_name && approve->args == other.args &&
+               has_same_target(asked, now);
     }
     if (const auto* confirm = std::get_if<ConfirmRequest>(&asked.payload))
         return confirm->prompt == std::get<ConfirmRequest>(now.payload).prompt;
@@ -693,12 +701,10 @@ Task<Json> CheckpointedChannel::request(HitlPayload payload, HitlOptions options
     return detail::RequestTable::ask(table_, run(), std::move(payload), std::move(options));
 }
 
-Task<bool> CheckpointedChannel::has_answer(ApproveRequest approval) {
+Task<bool> CheckpointedChannel::has_answer(HitlRequest request) {
     const std::shared_ptr<HitlRun> asking = run();
     if (!asking || !asking->is_continued()) co_return false;
-    HitlRequest request;
-    request.question_id = approval.tool_call_id;
-    request.payload = std::move(approval);
+    request.question_id = std::get<ApproveRequest>(request.payload).tool_call_id;
     std::optional<detail::StoredAnswer> answer =
         co_await storage_->find_answer(asking->run_id(), std::move(request));
     co_return answer.has_value();

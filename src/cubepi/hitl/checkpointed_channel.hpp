@@ -50,8 +50,8 @@ public:
     Task<> cancel(std::string question_id, std::string reason = "cancelled") override;
     bool is_durable() const noexcept override { return true; }
     /// Returns true if the run continues one in which this approval was asked for, and its answer is stored and not used yet:
-    /// request() then returns that answer without asking.
-    Task<bool> has_answer(ApproveRequest approval);
+    /// request() then returns that answer without asking. `request` has the payload and the extra fields of the approval.
+    Task<bool> has_answer(HitlRequest request);
     bool is_suspending() const noexcept override { return run() && run()->is_suspending(); }
     /// Notes are stored like answers to questions that were not asked.
     Task<> save_note(std::string id, std::string text) override;

@@ -48,6 +48,8 @@ HitlOptions options_for(const BeforeToolCallContext& call, const AskUser& questi
     options.timeout = question.timeout;
     const Json& schema = call.tool.parameters.source();
     if (json_text(schema).size() <= max_stored_schema) options.extra["input_schema"] = schema;
+    if (call.judged_file && *call.judged_file)
+        options.extra["target"] = (*call.judged_file)->target;
     return options;
 }
 
@@ -64,8 +66,10 @@ Task<bool> has_stored_answer(std::shared_ptr<HitlChannel> channel,
                              const BeforeToolCallContext& call) {
     const auto stored = std::dynamic_pointer_cast<CheckpointedChannel>(channel);
     if (!stored || call.context.request) co_return false;
-    ApproveRequest approval = request_for(call);
-    co_return co_await stored->has_answer(std::move(approval));
+    HitlRequest request;
+    request.payload = request_for(call);
+    request.extra = options_for(call, AskUser()).extra;
+    co_return co_await stored->has_answer(std::move(request));
 }
 
 /// Asks on `channel`, or on that of the sub-agent which makes the call (D114).
@@ -97,6 +101,17 @@ bool has_no_effect(const AgentTool& tool) {
            (tool.name == "ask_user" || tool.name == "structured_output");
 }
 
+std::optional<JudgedFile> judged_file(const BeforeToolCallContext& call) {
+    return call.judged_file ? *call.judged_file : std::nullopt;
+}
+
+/// Returns true if a link in the path of a call has changed since the user was asked.
+bool leads_elsewhere(const std::optional<JudgedFile>& shown, const std::optional<JudgedFile>& now) {
+    return shown && now && shown->path == now->path && shown->target != now->target;
+}
+
+constexpr std::string_view other_file =
+    "the path leads to another file than when the user was asked; make the call again";
 constexpr std::string_view cannot_ask =
     "the call needs the user's approval, and the user cannot be asked here";
 
@@ -130,7 +145,9 @@ Task<std::optional<BeforeToolCallResult>> ApprovalPolicyMiddleware::before_tool_
         if (!result->edited_args) co_return result;
         BeforeToolCallContext edited = call;
         edited.args = *result->edited_args;
+        const std::optional<JudgedFile> shown = judged_file(call);
         ApprovalDecision again = co_await policy_(edited);
+        if (leads_elsewhere(shown, judged_file(call))) again = Deny{std::string(other_file)};
         if (auto* deny = std::get_if<Deny>(&again)) {
             JsonObject trace{{"decision", "policy_deny"}, {"reason", deny->reason}};
             result.emplace(blocked(deny->reason, std::move(trace)));

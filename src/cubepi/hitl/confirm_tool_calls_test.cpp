@@ -265,6 +265,32 @@ TEST(ApprovalPolicyMiddleware, Policy_RunsRefusesOrAsks) {
     EXPECT_EQ(agent.removed.size(), 2U);
 }
 
+TEST(ApprovalPolicyMiddleware, D17_EditedCallLeadsElsewhere_IsRefused) {
+    Fixture agent;
+    std::vector<std::string> targets;
+    const auto policy = [&](const BeforeToolCallContext& call) -> Task<ApprovalDecision> {
+        const std::string path(call.args.at("path").as_string());
+        *call.judged_file = JudgedFile{path, targets.front()};
+        targets.erase(targets.begin());
+        co_return AskUser();
+    };
+    const auto edit = [&](const char* path) {
+        agent.removed.clear();
+        agent.prompt(ApprovalPolicyMiddleware(agent.channel, policy),
+                     [path](std::shared_ptr<InMemoryChannel> channel, HitlRequest request) {
+                         EXPECT_EQ(request.extra.at("target"), "docs");
+                         return channel->answer(
+                             request.question_id,
+                             Json(to_json(ApproveAnswer::edit({{"path", path}}))));
+                     });
+        return agent.removed.size();
+    };
+    targets = {"docs", "docs", "docs", "other", "docs", "other"};
+    EXPECT_EQ(edit("/tmp/x"), 1u) << "the same file";
+    EXPECT_EQ(edit("/tmp/x"), 0u) << agent.text;
+    EXPECT_EQ(edit("/tmp/y"), 1u) << "a path that the user has chosen";
+}
+
 Task<> answer_with(std::shared_ptr<InMemoryChannel> channel, HitlRequestStream stream,
                    Json answer) {
     const std::optional<HitlRequest> request = co_await stream.next();

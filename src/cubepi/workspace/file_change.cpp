@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/workspace/files/content.hpp>
@@ -116,29 +117,46 @@ std::string FilePreviews::key_of(const BeforeToolCallContext& call) {
 }
 
 FileChange FilePreviews::preview(const std::string& key, std::string_view tool,
-                                 const JsonObject& arguments) {
-    forget(key);
+                                 const JsonObject& arguments, std::optional<JudgedFile> judged) {
+    if (!judged) {
+        judged.emplace();
+        judged->path = detail::text_member(arguments, "path");
+        judged->target = workspace_->write_target(judged->path);
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        Previewed& shown = previews_[key];
+        shown.version.reset();
+        if (!shown.file.target.empty() && shown.file.path == judged->path &&
+            shown.file.target != judged->target) {
+            throw Error(ErrorCode::invalid_state, judged->path + " led to " + shown.file.target +
+                                                      " when the call was shown, and leads to " +
+                                                      judged->target +
+                                                      " now. Make the call again.");
+        }
+        shown.file = *judged;
+    }
     const Json json(arguments);
+    detail::ChangeTerms terms;
+    terms.file = std::move(judged);
     detail::PlannedChange planned =
         tool == "write"
-            ? detail::write_file(*workspace_, limits_, from_json<detail::WriteArgs>(json),
-                                 detail::Effect::preview)
-            : detail::edit_file(*workspace_, limits_, from_json<detail::EditArgs>(json),
-                                detail::Effect::preview);
+            ? detail::write_file(workspace_, limits_, from_json<detail::WriteArgs>(json),
+                                 detail::Effect::preview, terms)
+            : detail::edit_file(workspace_, limits_, from_json<detail::EditArgs>(json),
+                                detail::Effect::preview, terms);
     const std::lock_guard lock(mutex_);
-    versions_[key] = planned.version;
+    previews_[key].version = planned.version;
     return std::move(planned.change);
 }
 
 void FilePreviews::forget(const std::string& key) { take(key); }
 
-std::optional<std::uint64_t> FilePreviews::take(const std::string& key) {
+std::optional<FilePreviews::Previewed> FilePreviews::take(const std::string& key) {
     const std::lock_guard lock(mutex_);
-    const auto found = versions_.find(key);
-    if (found == versions_.end()) return std::nullopt;
-    const std::uint64_t version = found->second;
-    versions_.erase(found);
-    return version;
+    auto found = previews_.extract(key);
+    if (found.empty()) return std::nullopt;
+    return std::move(found.mapped());
 }
 
 }  // namespace cubepi
@@ -296,8 +314,11 @@ private:
 
 }  // namespace
 
-PlannedChange write_file(Workspace& workspace, const FileChangeLimits& limits,
-                         const WriteArgs& args, Effect effect, const ChangeTerms& terms) {
+PlannedChange write_file(std::shared_ptr<Workspace> in, const FileChangeLimits& limits,
+                         WriteArgs args, Effect effect, const ChangeTerms& terms) {
+    CallFile file = file_of_call(std::move(in), std::move(args.path), terms.file);
+    args.path = std::move(file.path);
+    Workspace& workspace = *file.workspace;
     PlannedChange planned;
     Applied applied(workspace, args.path, effect, terms);
     FileChange& change = planned.change;
@@ -320,8 +341,11 @@ PlannedChange write_file(Workspace& workspace, const FileChangeLimits& limits,
     return planned;
 }
 
-PlannedChange edit_file(Workspace& workspace, const FileChangeLimits& limits, const EditArgs& args,
-                        Effect effect, const ChangeTerms& terms) {
+PlannedChange edit_file(std::shared_ptr<Workspace> in, const FileChangeLimits& limits,
+                        EditArgs args, Effect effect, const ChangeTerms& terms) {
+    CallFile file = file_of_call(std::move(in), std::move(args.path), terms.file);
+    args.path = std::move(file.path);
+    Workspace& workspace = *file.workspace;
     PlannedChange planned;
     Applied applied(workspace, args.path, effect, terms);
     FileChange& change = planned.change;

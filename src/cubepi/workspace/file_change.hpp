@@ -50,10 +50,10 @@ struct FileChangeLimits {
     FileChangeLimits() {}
 };
 
-/// Previews calls of the write and edit tools, and binds the calls to the previewed content.
+/// Previews calls of the write and edit tools, and binds the calls to the previewed file and its content.
 ///
 /// An approver calls preview() and shows the change. The tools of the same agent, made with this object in their
-/// FileToolOptions, refuse a call whose file has changed since its preview. Several agents may share the object: a call is named
+/// FileToolOptions, refuse a call whose file has changed since its preview, and a path that leads to another file by then. Several agents may share the object: a call is named
 /// by key_of(), which no endpoint chooses, as it does the id of the call (D83). Thread-safe.
 class FilePreviews {
 public:
@@ -69,21 +69,29 @@ public:
     static std::string key_of(const BeforeToolCallContext& call);
     static std::string key_of(const ToolContext& call);
 
-    /// Computes the change that a call would make, without making it, and remembers the version of the file. `arguments`
-    /// satisfy the tool's schema. Blocks. Throws the Error that the tool would throw.
-    FileChange preview(const std::string& key, std::string_view tool, const JsonObject& arguments);
+    /// The file of a preview and its version.
+    struct Previewed {
+        JudgedFile file = {};
+        std::optional<std::uint64_t> version = {};  ///< absent: the preview has failed
+    };
+
+    /// Computes the change that a call would make, without making it, and remembers the file and its version. `arguments` satisfy
+    /// the tool's schema; `judged` is the file that a policy has recorded, else the one to which the path leads now. Blocks. Throws
+    /// the Error that the tool would throw, and Error(invalid_state) if the path led to another file at an earlier preview of the call.
+    FileChange preview(const std::string& key, std::string_view tool, const JsonObject& arguments,
+                       std::optional<JudgedFile> judged = std::nullopt);
 
     /// Forgets the preview of a call that will not be made.
     void forget(const std::string& key);
 
-    /// Returns the remembered version for a call and forgets it. For the tools.
-    std::optional<std::uint64_t> take(const std::string& key);
+    /// Returns the remembered preview of a call and forgets it. For the tools.
+    std::optional<Previewed> take(const std::string& key);
 
 private:
     const std::shared_ptr<Workspace> workspace_;
     const FileChangeLimits limits_;
     std::mutex mutex_;
-    std::map<std::string, std::uint64_t> versions_;  // of the files, by key_of()
+    std::map<std::string, Previewed> previews_;  // by key_of()
 };
 
 }  // namespace cubepi

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -257,6 +258,29 @@ struct PreviewingAgent {
     FauxProvider faux;
     std::optional<Agent> agent;
 };
+
+TEST_F(FileChangeTest, D72_LinkExchangedAfterPreview_ShownFileIsWritten) {
+    directory.put("docs/f", "docs\n");
+    directory.put("other/f", "docs\n");
+    const std::filesystem::path link = directory.path() / "d";
+    const auto lead = [&](const std::filesystem::path& name, const char* target) {
+        std::filesystem::remove_all(name);
+        std::filesystem::create_directory_symlink(target, name);
+    };
+    const JsonObject arguments{{"path", "d/f"}, {"content", "new\n"}};
+    lead(link, "docs");
+    EXPECT_EQ(previewed(write, arguments), "replaces 1 line of docs/f");
+    lead(link, "other");
+    EXPECT_THAT(previewed(write, arguments),
+                HasSubstr("d/f led to docs/f when the call was shown, and leads to other/f now"));
+    EXPECT_EQ(tool_text(write, arguments), "Replaced docs/f (1 line, 4 bytes).");
+    EXPECT_EQ(directory.get("other/f"), "docs\n");
+    lead(link, "docs");
+    EXPECT_EQ(previewed(write, arguments), "replaces 1 line of docs/f");
+    lead(directory.path() / "docs", "other");
+    EXPECT_THAT(tool_text(write, arguments), HasSubstr("a symbolic link that was not there"));
+    EXPECT_EQ(directory.get("other/f"), "docs\n");
+}
 
 TEST_F(FileChangeTest, D160_EqualCallIds_AreDifferentCalls) {
     directory.put("f", "old\n");

@@ -209,7 +209,13 @@ FileChangeLimits limits_of(const FileToolOptions& options) {
 
 detail::ChangeTerms terms_of(const FileToolOptions& options, const ToolContext& context) {
     detail::ChangeTerms terms;
-    if (options.previews) terms.expected = options.previews->take(FilePreviews::key_of(context));
+    terms.file = context.judged_file();
+    if (options.previews) {
+        if (auto shown = options.previews->take(FilePreviews::key_of(context))) {
+            terms.expected = shown->version;
+            if (!terms.file) terms.file = std::move(shown->file);
+        }
+    }
     terms.checkpoints = options.checkpoints;
     if (terms.checkpoints) terms.prompt = FileCheckpoints::prompt_of(context);
     return terms;
@@ -286,7 +292,10 @@ AgentTool read_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                "parts: the end of the result states how to read on.",
                [workspace = std::move(workspace), options = std::move(options)](
                    ReadArgs args, ToolContext& context) {
-                   return read_file(*workspace, options, args, context.stop_token());
+                   CallFile file =
+                       file_of_call(workspace, std::move(args.path), context.judged_file());
+                   args.path = std::move(file.path);
+                   return read_file(*file.workspace, options, args, context.stop_token());
                })
         .risk(ToolRisk::read_only);
 }
@@ -298,7 +307,7 @@ AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions optio
                "are created. To change a part of a file, use edit.",
                [workspace = std::move(workspace), options = std::move(options)](
                    detail::WriteArgs args, ToolContext& context) {
-                   return written(detail::write_file(*workspace, limits_of(options), args,
+                   return written(detail::write_file(workspace, limits_of(options), std::move(args),
                                                      detail::Effect::apply,
                                                      terms_of(options, context))
                                       .change);
@@ -315,7 +324,7 @@ AgentTool edit_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                "line endings of the file are preserved.",
                [workspace = std::move(workspace), options = std::move(options)](
                    detail::EditArgs args, ToolContext& context) {
-                   return edited(detail::edit_file(*workspace, limits_of(options), args,
+                   return edited(detail::edit_file(workspace, limits_of(options), std::move(args),
                                                    detail::Effect::apply,
                                                    terms_of(options, context))
                                      .change);

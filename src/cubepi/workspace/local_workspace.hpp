@@ -73,6 +73,7 @@ public:
     void replace(const std::string& path, std::size_t max_bytes, const Replace& change) override;
     void remove(const std::string& path) override;
     std::string write_target(const std::string& path) override;
+    std::shared_ptr<Workspace> without_links() override;
     Task<std::shared_ptr<Process>> start(ProcessRequest request) override;
     bool has_sandbox() const override;
     std::shared_ptr<const SandboxProfile> sandbox() const override;
@@ -80,7 +81,10 @@ public:
     using Workspace::read;
 
 private:
+    struct Shared;
     struct State;
+    explicit LocalWorkspace(std::shared_ptr<State> state);
+
     std::shared_ptr<State> state_;
 };
 

@@ -87,6 +87,23 @@ TEST_F(LocalWorkspaceTest, LinksDisabled_RefusesThemAnywhereInAPath) {
 }
 
 /// Otherwise undoing the change of one would change the other.
+TEST_F(LocalWorkspaceTest, D72_ViewWithoutLinks_RefusesThem) {
+    directory.put("docs/a", "a");
+    std::filesystem::create_directory_symlink("docs", directory.path() / "d");
+    std::filesystem::create_symlink("a", directory.path() / "docs/link");
+    LocalWorkspace all(directory.path());
+    const std::shared_ptr<Workspace> view = all.without_links();
+    EXPECT_EQ(view->read("docs/a", 10), "a");
+    for (const char* const path : {"d/a", "docs/link", "d/new"}) {
+        const auto ignore = [](const FileBefore&) { return std::optional<std::string>("b"); };
+        EXPECT_THROW((void)view->open(path), Error) << path;
+        EXPECT_THROW(view->rewrite(path, 10, ignore), Error) << path;
+        EXPECT_THROW((void)view->write_target(path), Error) << path;
+    }
+    EXPECT_THROW((void)view->list("d"), Error);
+    EXPECT_EQ(all.read("d/link", 10), "a") << "the workspace itself follows them";
+}
+
 TEST_F(LocalWorkspaceTest, FileOfAnotherRoot_StaysApart) {
     ScopedTestDirectory other;
     directory.put("f", "main");

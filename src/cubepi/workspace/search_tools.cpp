@@ -301,21 +301,27 @@ AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                "excludes are not listed unless requested.",
                [workspace = std::move(workspace), options = std::move(options)](
                    ListArgs args, ToolContext& context) {
-                   return list_files(*workspace, options, args, context.stop_token());
+                   CallFile file =
+                       file_of_call(workspace, std::move(args.path), context.judged_file());
+                   args.path = std::move(file.path);
+                   return list_files(*file.workspace, options, args, context.stop_token());
                })
         .risk(ToolRisk::read_only);
 }
 
 AgentTool grep_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
-    return blocking_tool<GrepArgs>("grep",
-                                   "Find lines in files by a regular expression (Perl syntax). "
-                                   "Returns path:line: text. Binary files are skipped, and so are "
-                                   "hidden and ignored files (.gitignore) unless requested.",
-                                   [workspace = std::move(workspace), options = std::move(options)](
-                                       GrepArgs args, ToolContext& context) {
-                                       return grep_files(*workspace, options, args,
-                                                         context.stop_token());
-                                   })
+    return blocking_tool<GrepArgs>(
+               "grep",
+               "Find lines in files by a regular expression (Perl syntax). "
+               "Returns path:line: text. Binary files are skipped, and so are "
+               "hidden and ignored files (.gitignore) unless requested.",
+               [workspace = std::move(workspace), options = std::move(options)](
+                   GrepArgs args, ToolContext& context) {
+                   CallFile file =
+                       file_of_call(workspace, std::move(args.path), context.judged_file());
+                   args.path = std::move(file.path);
+                   return grep_files(*file.workspace, options, args, context.stop_token());
+               })
         .risk(ToolRisk::read_only);
 }
 

@@ -190,6 +190,15 @@ bool is_path_rule(const ApprovalRule& rule) {
                        [&](std::string_view tool) { return covers_file_tool(rule, tool); });
 }
 
+/// Returns a path without links relative to the root of the workspace, if it is below that.
+std::string in_workspace(const std::filesystem::path& real, const std::string& root) {
+    std::error_code failed;
+    const std::filesystem::path below =
+        real.lexically_relative(std::filesystem::weakly_canonical(root, failed));
+    const bool is_below = !failed && !below.empty() && *below.begin() != "..";
+    return (is_below ? below : real).string();
+}
+
 std::string home() {
     const char* const found = std::getenv("HOME");
     return found ? found : "";
@@ -213,6 +222,11 @@ detail::NamedCommand path_relation(const RestrictingRule& rule, std::string_view
     using detail::NamedCommand;
     if (!covers_file_tool(rule.rule, tool)) return NamedCommand::no;
     if (is_unknown) return NamedCommand::yes;
+    const auto is_excepted = [&rule](const std::string& path) {
+        return detail::PathPattern(rule.except, {}, {}).matches(path);
+    };
+    if (!rule.except.empty() && std::all_of(spellings.begin(), spellings.end(), is_excepted))
+        return NamedCommand::no;
     const detail::PathPattern pattern(rule.rule.match, rule.base.empty() ? root : rule.base,
                                       home());
     const auto any = [&spellings](auto&& is) {
@@ -440,12 +454,19 @@ RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonO
                               : std::filesystem::path(file.root) / path,
         failed);
     file.is_unknown = static_cast<bool>(failed);
-    if (!failed) file.spellings.push_back(detail::absolute_path(file.root, real.string()));
+    // A path that cannot be resolved is opened without following links.
+    JudgedFile judged{path, path};
+    if (!failed) {
+        file.spellings.push_back(detail::absolute_path(file.root, real.string()));
+        judged.target = in_workspace(real, file.root);
+        file.spellings.push_back(detail::absolute_path(file.root, judged.target));
+    }
     std::optional<std::string> target = path;
     if (may_write(tool, risk)) {
         try {
             target = workspace.write_target(path);
             file.spellings.push_back(detail::absolute_path(file.root, *target));
+            judged.target = *target;
         } catch (const Error&) {
             // The tool reports what is wrong with the path. That of another tool may not be one of the workspace, and is judged by where
             // it leads.
@@ -456,7 +477,13 @@ RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonO
             }
         }
     }
-    return decide_about(tool, risk, arguments, target, file);
+    RuleDecision decision = decide_about(tool, risk, arguments, target, file);
+    const bool leads_elsewhere =
+        detail::absolute_path(file.root, judged.target) != file.spellings.front();
+    if (leads_elsewhere && is_file_tool(tool) && !decision.question.empty())
+        decision.question += "\nThe path leads to " + shown(judged.target) + ".";
+    if (!path.empty()) decision.file = std::move(judged);
+    return decision;
 }
 
 bool ToolRules::follows_path(const AgentTool& tool, const JsonObject& arguments) const {

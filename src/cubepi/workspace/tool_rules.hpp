@@ -52,6 +52,8 @@ struct RestrictingRule {
     RuleEffect effect = RuleEffect::deny;
     std::string source = {};  ///< the file that has it, for messages; may be empty
     std::string base = {};    ///< where relative paths begin; empty: the root of the workspace
+    std::string except =
+        {};  ///< a directory, absolute, whose files a pattern of paths does not match
 
     /// "deny shell: rm *"
     std::string text() const { return std::string(to_string(effect)) + " " + rule.text(); }
@@ -75,6 +77,8 @@ struct RuleDecision {
     std::string refusal = {};
     /// True: no rule allows such a call (D72), or a rule restricts it, and a mode that allows others must not.
     bool always_asks = false;
+    /// The file by which decide() has decided in a workspace: for BeforeToolCallContext::judged_file.
+    std::optional<JudgedFile> file = {};
     /// The rule that the answer "always" would add; none: "always" is not offered.
     std::optional<ApprovalRule> always;
 };
@@ -127,7 +131,8 @@ public:
     /// `write_target` is the result of Workspace::write_target for the argument `path`; absent if that throws.
     RuleDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                         const std::optional<std::string>& write_target) const;
-    /// Decides about the file to which the argument `path` leads in a workspace; for calls for which follows_path() is true. Blocks.
+    /// Decides about the file to which the argument `path` leads in a workspace, and names it in the decision; for calls for which
+    /// follows_path() is true. Blocks.
     RuleDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                         Workspace& workspace) const;
     /// Returns true if the decision depends on the links of a workspace.

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cubepi/agent/tool_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/process/local_process.hpp>
 #include <cubepi/workspace/files/file_access.hpp>
@@ -176,7 +177,17 @@ void Workspace::replace(const std::string& path, std::size_t max_bytes, const Re
     }
 }
 
-struct LocalWorkspace::State {
+CallFile file_of_call(std::shared_ptr<Workspace> workspace, std::string path,
+                      const std::optional<JudgedFile>& judged) {
+    if (judged && judged->path == path) {
+        if (std::shared_ptr<Workspace> bound = workspace->without_links())
+            return {std::move(bound), judged->target};
+    }
+    return {std::move(workspace), std::move(path)};
+}
+
+/// The part of a workspace that its views without links share.
+struct LocalWorkspace::Shared {
     Root main;
     std::vector<Root> others;
     WorkspacePolicy policy;
@@ -195,6 +206,19 @@ struct LocalWorkspace::State {
         }
         return profile;
     }
+};
+
+struct LocalWorkspace::State {
+    State(std::shared_ptr<Shared> of, detail::Links mode) : shared(std::move(of)), links(mode) {}
+
+    const std::shared_ptr<Shared> shared;
+    const detail::Links links;
+    const Root& main = shared->main;
+    const WorkspacePolicy& policy = shared->policy;
+    std::mutex& writing = shared->writing;
+
+    /// The same files, in paths without links.
+    State without_links() const { return {shared, detail::Links::refused}; }
 
     /// Finds the root of a path. Opening the path checks that it stays below that root.
     Location locate(const std::string& path) const {
@@ -211,7 +235,7 @@ struct LocalWorkspace::State {
                                });
         };
         if (below(main)) return location;
-        for (const Root& root : others) {
+        for (const Root& root : shared->others) {
             location.root = &root;
             if (below(root)) return location;
         }
@@ -223,18 +247,14 @@ struct LocalWorkspace::State {
     detail::UniqueFd open(const std::string& path, int flags, const char* action) const {
         const Location location = locate(path);
         detail::UniqueFd fd =
-            detail::open_beneath(location.root->fd.get(), location.relative, flags, links());
+            detail::open_beneath(location.root->fd.get(), location.relative, flags, links);
         if (!fd) fail(action, path, errno);
         return fd;
     }
 
-    detail::Links links() const {
-        return policy.follow_links ? detail::Links::followed : detail::Links::refused;
-    }
-
     detail::UniqueFd open_parent(const Root& root, const std::string& path, bool create,
                                  std::string& name) const {
-        return detail::open_parent_beneath(root.fd.get(), path, create, name, links());
+        return detail::open_parent_beneath(root.fd.get(), path, create, name, links);
     }
 
     [[noreturn]] void fail(const char* action, const std::string& path, int code) const {
@@ -243,6 +263,10 @@ struct LocalWorkspace::State {
                         path + " leads out of the workspace " + main.spellings.front() +
                             " (through \"..\" or a symbolic link), which is not allowed. Use a "
                             "path that stays inside.");
+        }
+        if (code == ELOOP && policy.follow_links && links == detail::Links::refused) {
+            throw Error(ErrorCode::permission_denied,
+                        path + " is or contains a symbolic link that was not there before.");
         }
         if (code == ELOOP && !policy.follow_links) {
             throw Error(ErrorCode::permission_denied,
@@ -264,14 +288,14 @@ struct LocalWorkspace::State {
     /// Returns the target of a write to `path`: the path itself, or the target of a symbolic link.
     std::string write_target(const std::string& path, const Location& location) const {
         std::string target = detail::tidy_path(location.relative);
-        for (int links = 0; links < 40; ++links) {
+        for (int followed = 0; followed < 40; ++followed) {
             std::string name;
             const auto directory = open_parent(*location.root, target, false, name);
             if (!directory) return target;
             std::string link(4096, '\0');
             const auto size = ::readlinkat(directory.get(), name.c_str(), link.data(), link.size());
             if (size < 0) return target;
-            if (!policy.follow_links) fail("write", path, ELOOP);
+            if (links == detail::Links::refused) fail("write", path, ELOOP);
             link.resize(static_cast<std::size_t>(size));
             if (link.starts_with('/')) fail("write", path, EXDEV);
             const auto slash = target.rfind('/');
@@ -291,8 +315,8 @@ struct LocalWorkspace::State {
         while (!directory && errno == ENOENT && !target.empty()) {
             const auto slash = target.rfind('/');
             target.resize(slash == std::string::npos ? 0 : slash);
-            directory = detail::open_beneath(location.root->fd.get(), target, O_PATH | O_DIRECTORY,
-                                             links());
+            directory =
+                detail::open_beneath(location.root->fd.get(), target, O_PATH | O_DIRECTORY, links);
         }
         if (!directory || ::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
             fail("write", path, errno);
@@ -310,7 +334,7 @@ struct LocalWorkspace::State {
             rest = rest.empty() ? name : name + "/" + rest;
             directory.resize(slash == std::string::npos ? 0 : slash);
             const auto fd =
-                detail::open_beneath(in.fd.get(), directory, O_PATH | O_DIRECTORY, links());
+                detail::open_beneath(in.fd.get(), directory, O_PATH | O_DIRECTORY, links);
             if (!fd && errno == ENOENT && !directory.empty()) continue;
             if (!fd) fail("write", path, errno);
             const std::string root = path_of(in.fd.get());
@@ -358,17 +382,23 @@ std::string shell_of(const WorkspacePolicy& policy) {
 }  // namespace
 
 LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolicy policy)
-    : state_(std::make_shared<State>()) {
-    state_->main = open_root(root);
-    state_->main.is_writable = true;
-    for (const auto& directory : policy.more_roots) {
-        state_->others.push_back(open_root(directory));
-        state_->others.back().is_writable = true;
-    }
-    for (const auto& directory : policy.read_only_roots)
-        state_->others.push_back(open_root(directory));
-    state_->policy = std::move(policy);
-}
+    : LocalWorkspace([&] {
+          auto shared = std::make_shared<Shared>();
+          shared->main = open_root(root);
+          shared->main.is_writable = true;
+          for (const auto& directory : policy.more_roots) {
+              shared->others.push_back(open_root(directory));
+              shared->others.back().is_writable = true;
+          }
+          for (const auto& directory : policy.read_only_roots)
+              shared->others.push_back(open_root(directory));
+          shared->policy = std::move(policy);
+          const auto links =
+              shared->policy.follow_links ? detail::Links::followed : detail::Links::refused;
+          return std::make_shared<State>(std::move(shared), links);
+      }()) {}
+
+LocalWorkspace::LocalWorkspace(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 LocalWorkspace::~LocalWorkspace() = default;
 
@@ -451,26 +481,18 @@ void LocalWorkspace::rewrite(const std::string& path, std::size_t max_bytes,
 void LocalWorkspace::replace(const std::string& path, std::size_t max_bytes,
                              const Replace& change) {
     const std::lock_guard lock(state_->writing);
-    const Location location = state_->locate_for_writing(path);
+    const State bound = state_->without_links();
+    const Location location = bound.locate_for_writing(path);
     const std::string target = detail::tidy_path(location.relative);
-    const int root = location.root->fd.get();
-    constexpr auto no_links = detail::Links::refused;
-    const auto fail = [this, &path](int code) {
-        if (code == ELOOP) {
-            throw Error(ErrorCode::permission_denied,
-                        path + " is or contains a symbolic link that was not there before.");
-        }
-        state_->fail("write", path, code);
-    };
     std::string name;
-    auto directory = detail::open_parent_beneath(root, target, false, name, no_links);
-    if (!directory && errno != ENOENT) fail(errno);
+    auto directory = bound.open_parent(*location.root, target, false, name);
+    if (!directory && errno != ENOENT) bound.fail("write", path, errno);
     FileBefore before;
     if (directory) before.exists = detail::check_replaceable(directory.get(), name, path);
     if (before.exists) {
-        auto fd = detail::open_beneath(directory.get(), name, O_RDONLY | O_NONBLOCK, no_links);
+        auto fd = detail::open_beneath(directory.get(), name, O_RDONLY | O_NONBLOCK, bound.links);
         struct stat info{};
-        if (!fd || ::fstat(fd.get(), &info) != 0) fail(errno);
+        if (!fd || ::fstat(fd.get(), &info) != 0) bound.fail("write", path, errno);
         before.info = to_info(info);
         LocalFile file(std::move(fd), before.info, path);
         if (before.info.size <= max_bytes) before.content = read_all(file, path, max_bytes);
@@ -478,13 +500,12 @@ void LocalWorkspace::replace(const std::string& path, std::size_t max_bytes,
     const std::optional<FileAfter> after = change(before);
     if (!after) return;
     if (!after->content) {
-        if (before.exists && ::unlinkat(directory.get(), name.c_str(), 0) != 0) fail(errno);
+        if (before.exists && ::unlinkat(directory.get(), name.c_str(), 0) != 0)
+            bound.fail("write", path, errno);
         return;
     }
-    if (!directory) {
-        directory = detail::open_parent_beneath(root, target, true, name, no_links);
-    }
-    if (!directory) fail(errno);
+    if (!directory) directory = bound.open_parent(*location.root, target, true, name);
+    if (!directory) bound.fail("write", path, errno);
     detail::atomic_write(directory.get(), name, *after->content, path, after->mode);
 }
 
@@ -508,6 +529,11 @@ std::string LocalWorkspace::write_target(const std::string& path) {
     return location.root->spellings.back() + "/" + below;
 }
 
+std::shared_ptr<Workspace> LocalWorkspace::without_links() {
+    return std::shared_ptr<Workspace>(
+        new LocalWorkspace(std::make_shared<State>(state_->shared, detail::Links::refused)));
+}
+
 Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
     const auto state = state_;
     if (!state->policy.writable) {
@@ -524,7 +550,7 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
     options.input = false;
     options.merge_errors = true;
     std::shared_ptr<const SandboxProfile> sandbox;
-    if (request.sandbox != CommandSandbox::none) sandbox = state->sandbox();
+    if (request.sandbox != CommandSandbox::none) sandbox = state->shared->sandbox();
     if (request.sandbox == CommandSandbox::read_only) {
         if (!sandbox) {
             throw Error(ErrorCode::unsupported,
@@ -539,6 +565,8 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
 
 bool LocalWorkspace::has_sandbox() const { return static_cast<bool>(state_->policy.sandbox); }
 
-std::shared_ptr<const SandboxProfile> LocalWorkspace::sandbox() const { return state_->sandbox(); }
+std::shared_ptr<const SandboxProfile> LocalWorkspace::sandbox() const {
+    return state_->shared->sandbox();
+}
 
 }  // namespace cubepi

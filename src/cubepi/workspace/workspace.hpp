@@ -21,6 +21,8 @@
 
 namespace cubepi {
 
+struct JudgedFile;
+
 enum class FileKind : std::uint8_t { file, directory, symlink, other };
 
 struct FileInfo {
@@ -137,6 +139,10 @@ public:
     /// The default implementation normalizes the text and is correct for workspaces without symbolic links.
     virtual std::string write_target(const std::string& path);
 
+    /// Returns the same files and locks, but refuses a path with a symbolic link anywhere in it: such a link has been put there since
+    /// the path was resolved. Null, as in the default implementation: the workspace has no symbolic links.
+    virtual std::shared_ptr<Workspace> without_links() { return nullptr; }
+
     /// Starts a command without standard input, whose standard error is a part of its output. Throws Error: not_found (the
     /// directory), io.
     virtual Task<std::shared_ptr<Process>> start(ProcessRequest request) = 0;
@@ -155,5 +161,17 @@ public:
 protected:
     Workspace() = default;
 };
+
+/// The file of a call, as a tool opens it.
+struct CallFile {
+    std::shared_ptr<Workspace> workspace;
+    std::string path;
+};
+
+/// Returns the file by which a policy has decided about a call with this argument `path`, so that links that have changed since do not
+/// lead to another one. Without such a decision, and in a workspace without symbolic links: the path as it is. For tools, with
+/// ToolContext::judged_file().
+CallFile file_of_call(std::shared_ptr<Workspace> workspace, std::string path,
+                      const std::optional<JudgedFile>& judged);
 
 }  // namespace cubepi

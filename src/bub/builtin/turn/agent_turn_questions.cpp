@@ -45,7 +45,10 @@ Task<cubepi::RuleDecision> apply_rules(std::shared_ptr<const RulesOfTurn> of_tur
                  arguments = call.args] {
         return of_turn->rules.allow.decide(tool.str(), risk, arguments, *of_turn->workspace);
     };
-    co_return co_await cubepi::offload(*of_turn->runtime->workers, std::move(work));
+    cubepi::RuleDecision decision =
+        co_await cubepi::offload(*of_turn->runtime->workers, std::move(work));
+    if (call.judged_file && decision.file) *call.judged_file = decision.file;
+    co_return decision;
 }
 
 /// Returns true if a rule allows the tool as it is defined now.

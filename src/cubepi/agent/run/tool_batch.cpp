@@ -448,7 +448,8 @@ bool ToolBatch::validate(Call& call, JsonObject args) {
 
 Task<void> ToolBatch::ask_before(Call& call) {
     const HookContext context = core_.hook_context();
-    BeforeToolCallContext asked{assistant_, call.call(), *call.tool, call.args, context};
+    BeforeToolCallContext asked{assistant_, call.call(), *call.tool,
+                                call.args,  context,     &call.judged_file};
     auto asking = call_hook(call, core_.parts().hooks->before_tool_call(asked));
     Outcome<std::optional<BeforeToolCallResult>> outcome = co_await outcome_of(std::move(asking));
     if (!outcome.ok()) co_return refuse_after(call, outcome.failure());
@@ -554,10 +555,12 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     // A listener of the start may have aborted.
     if (core_.stopped() && call.state == State::ready) refuse_aborted(call);
     if (call.state != State::ready) return std::move(call.result);
+    std::optional<JudgedFile> judged = std::move(call.judged_file);
     call.context.emplace(
         call.call().id, call.call().name, call.stop.get_token(), core_.parts().runtime,
         [this, &call](Json partial) { return update(call, std::move(partial)); },
-        core_.parts().channel, core_.account(), key_of(call), open_ && call.is_repeatable);
+        core_.parts().channel, core_.account(), key_of(call), open_ && call.is_repeatable,
+        std::move(judged));
     core_.invalidate_timestamp();
     const SerialSection here(core_.parts().serial);
     try {

@@ -89,6 +89,7 @@ private:
         bool is_repeatable = false;  // with these arguments
         State state = State::received;
         std::optional<std::string> block_reason = {};  // set if before_tool_call blocked the call
+        std::optional<JudgedFile> judged_file = {};
         Json hitl_trace = {};
         std::optional<std::size_t> max_chars = {};  // of the result, set by a hook
         std::optional<ToolContext> context = {};

@@ -60,6 +60,7 @@ struct PlannedChange {
 
 /// The conditions of a change that is applied, and its record.
 struct ChangeTerms {
+    std::optional<JudgedFile> file = {};                ///< absent: where the path leads
     std::optional<std::uint64_t> expected = {};         ///< version of the file; absent: any
     std::shared_ptr<FileCheckpoints> checkpoints = {};  ///< null: the change is not recorded
     std::string prompt = {};                            ///< to which the change belongs
@@ -67,9 +68,9 @@ struct ChangeTerms {
 
 /// The implementation shared by the write and edit tools and their previews. Throws Error(invalid_state) and changes nothing if the
 /// file has another version than the expected one.
-PlannedChange write_file(Workspace& workspace, const FileChangeLimits& limits,
-                         const WriteArgs& args, Effect effect, const ChangeTerms& terms = {});
-PlannedChange edit_file(Workspace& workspace, const FileChangeLimits& limits, const EditArgs& args,
-                        Effect effect, const ChangeTerms& terms = {});
+PlannedChange write_file(std::shared_ptr<Workspace> in, const FileChangeLimits& limits,
+                         WriteArgs args, Effect effect, const ChangeTerms& terms = {});
+PlannedChange edit_file(std::shared_ptr<Workspace> in, const FileChangeLimits& limits,
+                        EditArgs args, Effect effect, const ChangeTerms& terms = {});
 
 }  // namespace cubepi::detail
