@@ -679,8 +679,9 @@ Task<> AgentTurn::close() {
     if (!tape_ || std::exchange(closed_, true)) co_return;
     run_.reset();  // aborts the current run, whose last step goes to the tape
     co_await wait_for_run();
+    // At once: each further wait throws if the turn is ended.
+    put_back_unread();
     if (notifying_) co_await notifying_->idle();
-    co_await put_back_unread();
     agent_.reset();
     tape_.reset();
     if (plan_.inherits) {

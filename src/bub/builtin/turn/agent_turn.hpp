@@ -231,7 +231,7 @@ private:
     Task<> note_compaction(const cubepi::Notice& notice);
     Task<> on_agent_event(cubepi::AgentEvent event, std::stop_token aborted);
     Task<> steer(std::shared_ptr<SteeringInbox> inbox);
-    Task<> put_back_unread();
+    void put_back_unread();
     Task<> ask_to_continue();
     void note_usage(const cubepi::AssistantMessage& answer);
     Task<> note_endpoint(const cubepi::AssistantMessage& answer);
@@ -262,8 +262,9 @@ private:
     bool is_stale_ = false;              ///< another process has answered the question of this turn
     std::optional<TapeEntry> given_;     ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
-    std::string message_id_;      ///< empty: generate one
-    cubepi::MessageList inputs_;  ///< the prompts of the current run
+    std::string message_id_;                ///< empty: generate one
+    cubepi::MessageList inputs_;            ///< the prompts of the current run
+    std::shared_ptr<SteeringInbox> inbox_;  ///< of steered_
     /// The messages of the inbox that the agent has got, and whether its run has read them.
     std::vector<std::pair<Envelope, cubepi::Receipt>> steered_;
     std::optional<cubepi::Receipt>

@@ -263,6 +263,7 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event, std::stop_token abort
 
 /// Passes messages that wait for the session to the agent.
 Task<> AgentTurn::steer(std::shared_ptr<SteeringInbox> inbox) {
+    inbox_ = inbox;
     // A hook takes time, and the turn may end meanwhile.
     std::vector<Envelope> waiting = inbox->drain(plan_.session_id);
     const Requeue rest{*inbox, plan_.session_id, waiting};
@@ -287,13 +288,11 @@ Task<> AgentTurn::steer(std::shared_ptr<SteeringInbox> inbox) {
 
 /// Returns the messages to the inbox that the run has not read before it ended, by a failure, a limit or a question: they get turns of their
 /// own.
-Task<> AgentTurn::put_back_unread() {
+void AgentTurn::put_back_unread() {
     std::vector<Envelope> unread;
     for (auto& [message, receipt] : std::exchange(steered_, {}))
         if (receipt.state() == cubepi::ReceiptState::queued) unread.push_back(std::move(message));
-    if (unread.empty()) co_return;
-    const std::shared_ptr<SteeringInbox> inbox = co_await core_->framework().steering_inbox();
-    if (inbox) inbox->put_back(plan_.session_id, std::move(unread));
+    if (!unread.empty()) inbox_->put_back(plan_.session_id, std::move(unread));
 }
 
 Task<> AgentTurn::ask_to_continue() {

@@ -81,8 +81,8 @@ void GatewayWakes::check(cubepi::detail::SqlStore& deliveries, std::chrono::nano
     batch.add("SELECT pg_notify($1, $2)").text(channel_).text(echo);
     try {
         (void)cubepi::run(deliveries.execute(std::move(batch)));
-    } catch (const cubepi::Error&) {
-        // It is one that has not arrived.
+    } catch (...) {
+        // It is one that has not arrived. A failure of another kind must not end the thread.
     }
 }
 

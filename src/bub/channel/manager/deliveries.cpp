@@ -147,6 +147,17 @@ void Deliveries::leave_late(Receipts receipts) {
         late_notes_.emplace_back(DeliveryNote::left, std::move(receipts));
 }
 
+void Deliveries::note_taken(const std::vector<StoredInbound>& taken) {
+    for (auto& [note, ids] : late_notes_) {
+        if (note != DeliveryNote::left) continue;
+        std::erase_if(ids, [&taken](const std::string& id) {
+            return std::any_of(taken.begin(), taken.end(),
+                               [&id](const StoredInbound& one) { return one.id == id; });
+        });
+    }
+    std::erase_if(late_notes_, [](const auto& one) { return one.second.empty(); });
+}
+
 void Deliveries::hold_answer(std::string id) {
     if (is_shared()) context_.spawn(write_soon(DeliveryNote::answer_held, Receipts(1, id)));
     held_answers_.insert(std::move(id));

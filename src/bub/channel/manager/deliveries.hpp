@@ -52,6 +52,8 @@ public:
     /// Leaves messages whose answers are recorded in part to whichever process takes them next, this one included, after what could not be
     /// recorded yet. In a log of one process they are left to its next start anyway.
     void leave_late(Receipts receipts);
+    /// This process has taken these messages: a note that leaves them was written, although its call has failed, and must not be repeated.
+    void note_taken(const std::vector<StoredInbound>& taken);
     /// Returns true if other processes share the log.
     bool is_shared() const { return context_.options.deliveries && log().poll_interval(); }
 

@@ -122,6 +122,7 @@ Task<> Recovery::recover() {
     }
     UnfinishedRecords records = co_await context_.options.deliveries->take();
     fails_ = false;
+    deliveries_.note_taken(records.inbounds);
     deliveries_.record_late();
     resume_deliveries(std::move(records.answers));
     std::vector<StoredInbound> others = resume_outputs(std::move(records.inbounds));

@@ -154,6 +154,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
             co_await put_back(session, std::move(over), std::move(message), outcome);
         } else if (outcome == TurnOutcome::unread) {
             co_await keep_unread(session, std::move(message));
+            // Those that have steered the run in which this one did not get its place.
+            co_await end_turn(session, over, false);
         } else {
             // The remaining outputs are in its record.
             if (outcome == TurnOutcome::cut_off)
