@@ -147,10 +147,6 @@ std::string grouped(std::int64_t number) {
     return text;
 }
 
-std::string counted(std::size_t number, const std::string& what) {
-    return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
-}
-
 }  // namespace
 
 Notice CompactionReport::notice() const {
@@ -175,16 +171,15 @@ Notice CompactionReport::notice() const {
                   grouped(after) + " tokens: ";
     if (summarized > 0) {
         notice.text += (is_fallback ? "an outline stands for " : "a summary stands for ") +
-                       counted(summarized, "message") + ", " + std::to_string(retained) +
-                       (retained == 1 ? " stays" : " stay");
+                       std::to_string(summarized) + " messages, " + std::to_string(retained) +
+                       " stay";
         if (!cost) {
             notice.text += ", cost unknown";
         } else if (*cost > 0) {
             notice.text += ", " + money_text(*cost);
         }
     } else {
-        notice.text += counted(shortened, "old tool result") +
-                       (shortened == 1 ? " is shortened" : " are shortened");
+        notice.text += std::to_string(shortened) + " old tool results are shortened";
     }
     if (!error.empty()) notice.text += "; no summary of the model: " + error;
     return notice;

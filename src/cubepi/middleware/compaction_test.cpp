@@ -569,27 +569,6 @@ TEST(Compaction, D110_ByHand_InstructionsReachTheSummary) {
     EXPECT_TRUE(none.extra.empty());
 }
 
-TEST(Compaction, D110_TooShortHistory_IsNotSummarized) {
-    CompactedChat chat;
-    chat.open();
-    CompactionMiddleware middleware(chat.options);
-    auto account = std::make_shared<RunAccount>(RunInfo());
-    const MessageList history{user_message("Use Postgres."), user_message("Continue.")};
-    const ManualCompaction none =
-        run(middleware.compact_now(history, JsonObject(), "", account, Runtime::standard()));
-    EXPECT_FALSE(none.report.compacted);
-    EXPECT_TRUE(chat.helper.seen.empty()) << "no call is made for nothing";
-    EXPECT_NE(none.report.notice().text.find("shorter than they are"), std::string::npos);
-}
-
-TEST(Compaction, Notice_CountsOneMessage) {
-    CompactionReport report;
-    report.compacted = true;
-    report.summarized = report.retained = 1;
-    EXPECT_NE(report.notice().text.find("stands for 1 message, 1 stays"), std::string::npos)
-        << report.notice().text;
-}
-
 // Compaction by the endpoint.
 
 TEST(Compaction, D141_EndpointThatCompacts_IsAsked) {

@@ -502,28 +502,6 @@ SummaryCall CompactionRun::summary_call(const CompactionWork& work, std::size_t 
         work.account};
 }
 
-/// Returns the state of a history that is summarized up to `until`, with what stays word for word.
-CompactionState CompactionRun::state_with(std::string summary, std::size_t until,
-                                          const JsonObject& extra) const {
-    CompactionState state;
-    state.summary = std::move(summary);
-    if (record_.state) {
-        state.preserved_tool_results = record_.state->preserved_tool_results;
-        state.summarized_message_refs = record_.state->summarized_message_refs;
-    }
-    for (const Message& message : between(record_.until, until)) {
-        const ToolResultMessage* result = message.tool_result();
-        std::optional<std::string> text = result ? preserved_text(*result) : std::nullopt;
-        if (!text) continue;
-        preserve_result(state, PreservedToolResult{result->tool_name.str(),
-                                                   result->tool_call_id.str(), std::move(*text)});
-    }
-    const auto preserve = options_->preserve ? options_->preserve : marked_as_preserved;
-    add_verbatim_part(state, between(0, until), between(until, history_.size()), extra, preserve,
-                      most_verbatim_bytes());
-    return state;
-}
-
 /// Stores the record.
 CompactionReport CompactionRun::finish(CompactionReport report, JsonObject& extra) {
     record_.raised = 0;
@@ -560,18 +538,11 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
         co_return report;
     }
 
+    CompactionState next;
     const std::int64_t estimated = my.estimated_view();
     std::int64_t replaced = estimated;
     for (std::size_t i = until; i < all.size(); ++i)
         replaced -= estimated_tokens(my.shown(i, all[i]));
-    const CompactionState empty = my.state_with({}, until, extra);
-    if (estimated_tokens(summary_message(empty)) >= replaced) {
-        report.error = "no summary of the earlier messages is shorter than they are";
-        if (work.reason == Reason::overflow && my.shorten_all(report))
-            report = my.finish(std::move(report), extra);
-        co_return report;
-    }
-    std::string summary;
     const bool is_open =
         record.failures >= most_failures && record.fallback_runs < most_fallback_runs;
     if (!is_open || work.reason == Reason::manual) {
@@ -587,8 +558,8 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
         report.error = std::move(answer.error);
         // The model has not failed.
         if (answer.is_limited) co_return report;
-        summary = std::move(answer.text);
-        const auto size = static_cast<std::int64_t>(summary.size() / 2);
+        next.summary = std::move(answer.text);
+        const auto size = static_cast<std::int64_t>(next.summary.size() / 2);
         if (report.error.empty() && size >= std::max(replaced, negligible_tokens))
             report.error = "the summary is not shorter than what it replaces";
         if (record.fallback_runs >= most_fallback_runs) record.fallback_runs = 0;
@@ -596,6 +567,7 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
         report.error =
             "the summary model has failed " + std::to_string(record.failures) + " times in a row";
     }
+    const MessageList replaced_part = my.between(record.until, until);
     if (report.error.empty()) {
         record.failures = record.fallback_runs = 0;
     } else {
@@ -607,12 +579,24 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
             co_return report;
         }
         ++record.fallback_runs;
-        report.is_fallback = true;
-        summary = fallback_summary(my.between(record.until, until), record.state);
+        next.is_fallback = report.is_fallback = true;
+        next.summary = fallback_summary(replaced_part, record.state);
     }
 
-    CompactionState next = my.state_with(std::move(summary), until, extra);
-    next.is_fallback = report.is_fallback;
+    const auto preserve = options.preserve ? options.preserve : marked_as_preserved;
+    if (record.state) {
+        next.preserved_tool_results = std::move(record.state->preserved_tool_results);
+        next.summarized_message_refs = std::move(record.state->summarized_message_refs);
+    }
+    for (const Message& message : replaced_part) {
+        const ToolResultMessage* result = message.tool_result();
+        std::optional<std::string> text = result ? my.preserved_text(*result) : std::nullopt;
+        if (!text) continue;
+        preserve_result(next, PreservedToolResult{result->tool_name.str(),
+                                                  result->tool_call_id.str(), std::move(*text)});
+    }
+    add_verbatim_part(next, my.between(0, until), my.between(until, all.size()), extra, preserve,
+                      my.most_verbatim_bytes());
     record.state = std::move(next);
     record.refer_to(all, until, options.all_message_refs);
     record.made_at = all.size();

@@ -265,8 +265,6 @@ private:
     std::size_t shortened_results(std::size_t first, std::size_t last) const;
     bool shorten(CompactionReason reason, std::size_t until, CompactionReport& report);
     bool shorten_all(CompactionReport& report);
-    CompactionState state_with(std::string summary, std::size_t until,
-                               const JsonObject& extra) const;
     SummaryCall summary_call(const CompactionWork& work, std::size_t until) const;
     CompactionReport finish(CompactionReport report, JsonObject& extra);
 
