@@ -229,7 +229,7 @@ TEST(Chat, ImpossibleCall_IsRefusedWithoutAQuestion) {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {calls("edit", R"({"path": "calc.py", "old_text": "zz", "new_text": "c"})"),
          "old_text does not occur in calc.py"},
-        {calls("write", R"({"path": "../out.py", "content": "x"})"), "leads out of the workspace"},
+        {calls("write", R"({"path": "../out.py", "content": "x"})"), "is outside of the workspace"},
         {calls("write", R"({"content": "x"})"), "✗ path: field required"},
     };
     for (const auto& [script, error] : cases) {
