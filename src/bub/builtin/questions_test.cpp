@@ -539,6 +539,20 @@ TEST_F(Questions, D85_SubagentOfCommand_IsDeniedByRules) {
     EXPECT_TRUE(removed.empty());
 }
 
+TEST_F(Questions, B23_ResetAfterOneOfTwoAnswers_LeavesNoSuspendedRun) {
+    cubepi::AssistantMessage both = removal("/tmp/one", "c1");
+    const cubepi::AssistantMessage other = removal("/tmp/two", "c2");
+    for (const auto& block : other.content) both.content.push_back(block);
+    add({both, "done"});
+    (void)say("Clean up");
+    (void)say(",approve c1");
+    (void)say(",tape.reset archive=false");
+    const auto store = cubepi::run(framework->tape_store());
+    const std::string name = tape_name(framework->workspace(), "cli:chat");
+    EXPECT_FALSE(has_suspended_run(cubepi::run(store->read_state(name))));
+    EXPECT_EQ(say("Something else").model_output, "done");
+}
+
 TEST_F(Questions, D17_PathLeadsElsewhere_ApprovalDoesNotHold) {
     const std::filesystem::path work = root / "work";
     for (const char* const name : {".git", "docs"})

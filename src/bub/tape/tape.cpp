@@ -277,17 +277,17 @@ Task<std::string> Tape::archive(std::string directory) const {
     co_return path.string();
 }
 
-namespace {
-
-/// The calls that the requests are about are removed.
-Task<> discard_requests(Tape tape) {
+Task<> forget_suspended_run(Tape tape) {
     const JsonObject state = co_await tape.store()->read_state(tape.name());
     if (!has_suspended_run(state)) co_return;
     TapeCheckpointer memory(tape.store());
     (void)co_await memory.discard_requests(tape.name());
+    std::function<Json(JsonObject&)> forget = [](JsonObject& now) {
+        now.erase("answers");
+        return Json();
+    };
+    (void)co_await tape.store()->edit_state(tape.name(), std::move(forget));
 }
-
-}  // namespace
 
 Task<std::string> Tape::reset(TapeReset options) const {
     const Tape tape = *this;
@@ -303,7 +303,7 @@ Task<std::string> Tape::reset(TapeReset options) const {
         archives_made.push_back(std::move(outcome));
     }
     co_await tape.restart(archived);
-    co_await discard_requests(tape);
+    co_await forget_suspended_run(tape);
     for (std::size_t i = 0; i < tape.sidecars_.size(); ++i) {
         const SidecarOutcome& made = archives_made[i];
         std::vector<TapeEntry> events;

@@ -84,4 +84,7 @@ private:
     std::vector<std::string> sidecars_;
 };
 
+/// Removes the requests and the unused answers of a suspended run whose calls are gone: nothing could continue it.
+Task<> forget_suspended_run(Tape tape);
+
 }  // namespace bub

@@ -207,11 +207,12 @@ HitlStore& hitl_store_of(Checkpointer* store) {
                       : "CheckpointedChannel needs a checkpointer");
 }
 
-/// Compares the files of two approvals: a link may lead elsewhere since the question. Earlier versions did not store the file.
+/// Compares the files of two approvals: a link may lead elsewhere since the question. Earlier versions did not store the file, and rules
+/// that have changed since may judge none.
 bool has_same_target(const HitlRequest& asked, const HitlRequest& now) {
     const Json* const before = asked.extra.if_contains("target");
     const Json* const after = now.extra.if_contains("target");
-    return !before || (after && *before == *after);
+    return !before || !after || *before == *after;
 }
 
 /// Returns true if an answer to `asked` answers `now`: the digest of D17, taken by comparing the requests themselves. An

@@ -482,7 +482,7 @@ RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonO
         detail::absolute_path(file.root, judged.target) != file.spellings.front();
     if (leads_elsewhere && is_file_tool(tool) && !decision.question.empty())
         decision.question += "\nThe path leads to " + shown(judged.target) + ".";
-    if (!path.empty()) decision.file = std::move(judged);
+    if (!path.empty() && is_file_tool(tool)) decision.file = std::move(judged);
     return decision;
 }
 

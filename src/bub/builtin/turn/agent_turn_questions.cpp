@@ -348,8 +348,10 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
         co_return refuse_answer(std::move(reason), true);
     }
     // A run whose questions are answered is closed by operators only, but not by a request to stop: another gateway may run it.
-    if (!open.empty() || (plan_.message && plan_.message->is_operator() && !was_stop))
-        co_await agent_->abort_pending("withdrawn by the user");
+    const bool closes = plan_.message && plan_.message->is_operator() && !was_stop;
+    if (!open.empty() || closes) co_await agent_->abort_pending("withdrawn by the user");
+    // No call is open then.
+    if (open.empty() && closes) co_await forget_suspended_run(*tape_);
     if (!open.empty()) note_end(open.front(), "withdrawn");
     const std::string nothing =
         was_stop ? "No turn of this session is running here, and no question waits for an answer."

@@ -114,6 +114,7 @@ void Deliveries::record_late() {
     if (is_writing_late_ || (late_sent_.empty() && late_finished_.empty() && late_notes_.empty()))
         return;
     is_writing_late_ = true;
+    retaken_.clear();
     context_.spawn(write_late());
 }
 
@@ -148,6 +149,8 @@ void Deliveries::leave_late(Receipts receipts) {
 }
 
 void Deliveries::note_taken(const std::vector<StoredInbound>& taken) {
+    if (is_writing_late_)
+        for (const StoredInbound& one : taken) retaken_.insert(one.id);
     for (auto& [note, ids] : late_notes_) {
         if (note != DeliveryNote::left) continue;
         std::erase_if(ids, [&taken](const std::string& id) {
@@ -171,7 +174,10 @@ Task<> Deliveries::write_soon(DeliveryNote note, Receipts ids) {
     const Outcome<> written = co_await outcome_of(std::move(writing));
     // At the end of the manager release() leaves all of them.
     if (written.cancelled()) written.rethrow();
-    if (!written && repeats(written.failure())) late_notes_.emplace_back(note, std::move(ids));
+    if (note == DeliveryNote::left)
+        std::erase_if(ids, [this](const std::string& id) { return retaken_.contains(id); });
+    if (!written && !ids.empty() && repeats(written.failure()))
+        late_notes_.emplace_back(note, std::move(ids));
 }
 
 Task<> Deliveries::put_back(Receipts receipts) {

@@ -118,6 +118,7 @@ private:
     std::vector<std::string> late_sent_;
     std::vector<std::pair<Receipts, StopOutcome>> late_finished_;
     std::vector<std::pair<DeliveryNote, Receipts>> late_notes_;
+    std::set<std::string> retaken_;  // messages that were taken again while late notes are written
     bool is_writing_late_ = false;
 };
 

@@ -151,7 +151,8 @@ std::chrono::milliseconds CallAttempts::time_limit(const CallFailure& failure,
         // A server that states the delay in a header is asked as often as after another failure.
         return failure.hints.delay ? none : endpoint.retry().rate_limit_time;
     }
-    if (info.code == ErrorCode::rate_limited) return none;
+    const bool waits = endpoint.retry().outage_time > none;
+    if (info.code == ErrorCode::rate_limited || !waits) return none;
     // A server on this machine that refuses connections does not run, and waiting does not start it.
     if (info.code == ErrorCode::connect && is_this_machine(parse_url(endpoint.shown_url())))
         return none;
