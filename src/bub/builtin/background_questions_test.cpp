@@ -46,7 +46,8 @@ protected:
     }
     /// Changes the name of the question of the session's run.
     Task<> rename_question(std::string to) {
-        TapeCheckpointer memory(co_await framework->tape_store());
+        const std::shared_ptr<TapeStore> store = co_await framework->tape_store();
+        TapeCheckpointer memory(store);
         const std::string name = tape_name(framework->workspace(), "telegram:7");
         std::vector<cubepi::PendingRequest> pending = co_await memory.load_pending_requests(name);
         cubepi::PendingRequest one = pending.at(0);
