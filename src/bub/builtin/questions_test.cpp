@@ -539,7 +539,7 @@ TEST_F(Questions, D85_SubagentOfCommand_IsDeniedByRules) {
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(Questions, B23_ResetAfterOneOfTwoAnswers_LeavesNoSuspendedRun) {
+TEST_F(Questions, B23_ResetAfterOneAnswer_LeavesNoSuspendedRun) {
     cubepi::AssistantMessage both = removal("/tmp/one", "c1");
     const cubepi::AssistantMessage other = removal("/tmp/two", "c2");
     for (const auto& block : other.content) both.content.push_back(block);
