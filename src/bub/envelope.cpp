@@ -3,12 +3,23 @@
 #include <array>
 #include <cstddef>
 #include <ctime>
+#include <utility>
 
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace bub {
+
+Task<> HeldTurn::wait() const {
+    cubepi::AsyncEvent never;
+    Task<> waiting = cubepi::cancel_on(decided_.get_token(), never.wait());
+    const cubepi::Outcome<> ended = co_await cubepi::outcome_of(std::move(waiting));
+    if (!decided_.stop_requested()) ended.rethrow();
+}
 
 namespace {
 

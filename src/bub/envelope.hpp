@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +50,31 @@ public:
     virtual Task<> open() = 0;
     /// Ends the actions. `error` is the failure of the turn; null if it succeeded.
     virtual Task<> close(std::exception_ptr error) = 0;
+};
+
+/// Holds back the turn of a message that is stored before there is anything to process, such as the message for a result that is still
+/// being made. Thread-safe.
+class HeldTurn {
+public:
+    /// Lets the turn begin.
+    void begin() { decided_.request_stop(); }
+    /// Withdraws the message: no turn of this process begins on it.
+    void drop() {
+        is_dropped_ = true;
+        decided_.request_stop();
+    }
+    bool is_dropped() const noexcept { return is_dropped_; }
+    /// Waits for begin() or drop().
+    Task<> wait() const;
+
+    /// Called by a channel manager that has accepted the message and waits.
+    void accept() noexcept { is_accepted_ = true; }
+    bool is_accepted() const noexcept { return is_accepted_; }
+
+private:
+    std::stop_source decided_;
+    std::atomic<bool> is_dropped_ = false;
+    std::atomic<bool> is_accepted_ = false;
 };
 
 /// The values of Envelope::kind that are known to the builtin plugin and the channels.
@@ -128,7 +155,8 @@ struct Envelope {
     std::vector<MediaItem> media;
     std::optional<Answer> answer;  ///< set: the text is not a prompt
     std::shared_ptr<Lifespan> lifespan;
-    bool is_active = false;  ///< addressed to the agent, as opposed to overheard (debounce)
+    std::shared_ptr<HeldTurn> held;  ///< null: its turn need not be held back
+    bool is_active = false;          ///< addressed to the agent, as opposed to overheard (debounce)
     /// Permission of the sender to use comma commands (B11). Absent: only the local command line (channel `cli`) may.
     std::optional<bool> from_operator;
     /// The platform's id of this message (Telegram: its update_id). A channel manager that has stored a message with
@@ -155,7 +183,7 @@ struct Envelope {
 };
 
 /// Converts the envelope to a JSON object: the fields that are set, then `rest`. The answer, lifespan, is_active,
-/// from_operator, inbound_id, arrival and receipts are left out.
+/// from_operator, inbound_id, held, arrival and receipts are left out.
 JsonObject to_json(const Envelope& envelope);
 
 /// Returns `channel:chat_id`, the session of a message for which neither a hook nor its sender chooses one (B2).

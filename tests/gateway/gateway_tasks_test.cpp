@@ -17,6 +17,7 @@
 #include "../joints/task_model.hpp"
 #include "fake_bot_server.hpp"
 #include "gateway_process.hpp"
+#include "two_gateways.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -38,23 +39,25 @@ bool wrote(const GatewayHome& home) {
     return false;
 }
 
+HttpReply post(std::uint16_t port, const std::string& text) {
+    return run(post_message(port, {{"session", "s1"}, {"text", text}, {"user", "ann"}}));
+}
+
+/// Waits until the session's messages have the text.
+std::string wait_for_text(std::uint16_t port, std::string_view text) {
+    for (;;) {
+        const HttpReply read = run(call_channel(port, "GET", "/v1/sessions/s1"));
+        if (read.body.find(text) != std::string::npos) return read.body;
+        EXPECT_EQ(read.status, 200) << read.body;
+        if (read.status != 200) return read.body;
+    }
+}
+
 class GatewayTasks : public ::testing::Test {
 protected:
     GatewayTasks() {
         home.configure(std::string("{http: {listen: \"127.0.0.1:0\", operators: [olga]}, ") +
                        allowed + "}");
-    }
-    static HttpReply post(std::uint16_t port, const std::string& text) {
-        return run(post_message(port, {{"session", "s1"}, {"text", text}, {"user", "ann"}}));
-    }
-    /// Waits until the session's messages have the text.
-    static std::string wait_for_text(std::uint16_t port, std::string_view text) {
-        for (;;) {
-            const HttpReply read = run(call_channel(port, "GET", "/v1/sessions/s1"));
-            if (read.body.find(text) != std::string::npos) return read.body;
-            EXPECT_EQ(read.status, 200) << read.body;
-            if (read.status != 200) return read.body;
-        }
     }
 
     GatewayHome home;
@@ -87,11 +90,9 @@ TEST_F(GatewayTasks, D126_KilledWithTask_ReportsInterruptionOnce) {
     model.release();
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
-    EXPECT_NE(post(port, "/tasks").text().find("helper): interrupted"), std::string::npos);
+    const std::string session = wait_for_text(port, "it is not repeated");
     const HttpReply next = post(port, "and now?");
-    EXPECT_NE(next.body.find("it is not repeated"), std::string::npos) << next.body;
-    const HttpReply later = post(port, "and then?");
-    EXPECT_EQ(later.body.find("it is not repeated"), std::string::npos) << later.body;
+    EXPECT_EQ(next.body.find("it is not repeated"), std::string::npos) << next.body;
     EXPECT_EQ(model.count("look"), 1u);
 }
 
@@ -234,6 +235,42 @@ TEST_F(GatewayTasks, D126_Drain_EndsTasks) {
     model.wait_for("look");
     gateway.send(SIGTERM);
     EXPECT_EQ(gateway.wait(), 0) << gateway.output();
+}
+
+class TasksOfTwoGateways : public TwoGateways {
+protected:
+    TasksOfTwoGateways() {
+        for (const GatewayHome* home : {&one, &two}) configure(*home, std::string(", ") + allowed);
+        first = std::make_unique<GatewayProcess>(one, tasks.flags());
+        port = first->wait_until_running();
+        second = std::make_unique<GatewayProcess>(two, tasks.flags());
+        second_port = second->wait_until_running();
+    }
+
+    TaskModel tasks;
+};
+
+TEST_F(TasksOfTwoGateways, D128_MessageElsewhere_ReachesGatewayOfTheTask) {
+    tasks.hold("look");
+    (void)post(port, "background look");
+    tasks.wait_for("look");
+    EXPECT_EQ(post(second_port, "hello").text(), "re: hello");
+    EXPECT_NE(post(second_port, "/tasks").text().find("helper): running"), std::string::npos);
+    tasks.release();
+    const std::string session = wait_for_text(second_port, "re: re: look");
+    EXPECT_EQ(session.find("interrupted"), std::string::npos) << session;
+    EXPECT_EQ(tasks.count("re: look"), 1u);
+}
+
+TEST_F(TasksOfTwoGateways, D126_GatewayKilledWithTask_OtherReportsIt) {
+    tasks.hold("look");
+    (void)post(port, "background look");
+    tasks.wait_for("look");
+    first->kill();
+    (void)wait_for_text(second_port, "it is not repeated");
+    tasks.release();
+    EXPECT_EQ(post(second_port, "hello").text(), "re: hello");
+    EXPECT_EQ(tasks.count("look"), 1u);
 }
 
 class TelegramTasks : public ::testing::Test {

@@ -693,6 +693,7 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.deliver_results = [results = results_.get()](bub::Envelope message) {
         results->deliver(std::move(message));
     };
+    options.expect_results = options.deliver_results;
     if (live_) {
         options.on_agent = [live = live_](const std::shared_ptr<Agent>& agent,
                                           const bub::TurnContext& turn) {

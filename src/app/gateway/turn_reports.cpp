@@ -256,6 +256,16 @@ namespace {
 Task<> receive(bub::ChannelManager* manager, bub::WarningHandler warn, bub::Envelope message) {
     // Channels tell their messages apart by their ids.
     message.inbound_id = "task-" + Runtime::standard()->ids->next();
+    if (const std::shared_ptr<bub::HeldTurn> held = message.held) {
+        Task<> storing = manager->receive(message);
+        const Outcome<> stored = co_await outcome_of(std::move(storing));
+        if (stored.cancelled() || held->is_accepted()) co_return;
+        // It could not be stored, or the session is another gateway's.
+        co_await held->wait();
+        if (held->is_dropped()) co_return;
+        message.held = nullptr;
+        message.inbound_id = "task-" + Runtime::standard()->ids->next();
+    }
     Task<> receiving = manager->receive(std::move(message));
     const Outcome<> received = co_await outcome_of(std::move(receiving));
     if (received || received.cancelled()) co_return;

@@ -112,6 +112,31 @@ TEST_F(BackgroundAgents, D126_SessionEnds_TaskEndsWithoutResult) {
     EXPECT_TRUE(delivered.empty());
 }
 
+TEST_F(BackgroundAgents, D126_ExpectedResults_AreHeldBackUntilTheEnd) {
+    std::vector<Envelope> expected;
+    options.expect_results = [&](Envelope message) { expected.push_back(std::move(message)); };
+    start();
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn("go");
+        EXPECT_EQ(expected.size(), 1u);
+        released = true;
+        changed.pulse();
+        co_await expected.front().held->wait();
+        EXPECT_FALSE(expected.front().held->is_dropped());
+        Envelope message = expected.front();
+        const TurnResult reported = co_await framework->process_inbound(std::move(message));
+        EXPECT_EQ(reported.model_output, "thanks");
+        released = false;
+        (void)co_await turn("go again");
+        (void)co_await turn(",quit");
+        EXPECT_EQ(expected.size(), 2u);
+        co_await expected.back().held->wait();
+        EXPECT_TRUE(expected.back().held->is_dropped());
+    };
+    run(script());
+    EXPECT_TRUE(delivered.empty());
+}
+
 TEST_F(BackgroundAgents, InheritedConversation_IsRefusedInTheBackground) {
     session = "inherit";
     start();

@@ -96,22 +96,24 @@ std::vector<TapeLookup> lookups_of(const Envelope& message) {
     return lookups;
 }
 
-/// A turn that receives results of sub-agents, and shows the questions of those in the background.
-struct ResultsTurn {
+/// A turn that shows the questions of sub-agents in the background: one that receives their results, or that begins while questions were not
+/// shown yet.
+struct ShowingTurn {
     std::string session_id = {};
     Envelope message;
     std::vector<cubepi::HitlRequest> shown = {};
 };
 
-/// A turn that fails, also while a plugin renders its outputs, may have shown nothing: another one, without the model, shows the questions.
-Task<> end_results_turn(CorePtr core, std::shared_ptr<ResultsTurn> turn,
+/// A turn of results that fails, also while a plugin renders its outputs, may have shown nothing: another one, without the model, shows the
+/// questions; or else the next turn of the session.
+Task<> end_showing_turn(CorePtr core, std::shared_ptr<ShowingTurn> turn,
                         std::exception_ptr failure) {
     const auto agents = core->options().agents->find(turn->session_id);
     if (agents && !failure) agents->note_shown(turn->shown);
     const auto& deliver = core->options().deliver_results;
     Envelope& again = turn->message;
     if (!agents || !failure || !deliver || !agents->has_new_questions() ||
-        again.rest.contains(detail::questions_only_key))
+        !detail::is_results_message(again) || again.rest.contains(detail::questions_only_key))
         co_return;
     again.inbound_id.reset();
     again.rest[detail::questions_only_key] = true;
@@ -119,11 +121,12 @@ Task<> end_results_turn(CorePtr core, std::shared_ptr<ResultsTurn> turn,
 }
 
 Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
-    if (detail::is_results_message(call.message)) {
-        auto turn = std::make_shared<ResultsTurn>(ResultsTurn{call.session_id, call.message});
+    const auto agents = core->options().agents->find(call.session_id);
+    if (detail::is_results_message(call.message) || (agents && agents->has_new_questions())) {
+        auto turn = std::make_shared<ShowingTurn>(ShowingTurn{call.session_id, call.message});
         call.state.replace(turn);
         call.state.at_end([core, turn](std::exception_ptr failure) {
-            return end_results_turn(core, turn, std::move(failure));
+            return end_showing_turn(core, turn, std::move(failure));
         });
     }
     if (call.message.lifespan) {
@@ -300,7 +303,7 @@ Envelope unread_notice(const RenderOutboundCall& call, const OpenQuestions& open
 std::vector<cubepi::HitlRequest> task_questions(const CorePtr& core,
                                                 const RenderOutboundCall& call) {
     const auto agents = core->options().agents->find(call.session_id);
-    const auto turn = call.state.service<ResultsTurn>();
+    const auto turn = call.state.service<ShowingTurn>();
     if (!agents || !turn) return {};
     turn->shown = agents->new_questions();
     core->options().agents->note_questions(call.session_id, agents->questions->pending());

@@ -184,6 +184,10 @@ struct BuiltinOptions {
     /// Called when a sub-agent in the background has ended, with a message for the channel manager or process_inbound(): its turn
     /// receives the results that no turn has received, and is silent if there are none. Empty: the next turn receives them.
     std::function<void(Envelope message)> deliver_results = {};
+    /// Called when a sub-agent in the background has started, with that message, whose turn is held back until it has ended
+    /// (Envelope::held): a channel manager with a delivery log stores it, so that the session stays with this process, and the next one
+    /// tells the session that the task was interrupted. Empty: deliver_results is called at the end.
+    std::function<void(Envelope message)> expect_results = {};
     /// Which environment variables commands get, those of operators included.
     cubepi::EnvironmentPolicy environment = {};
     /// Returns the sandbox of the model's commands in a workspace; called when the first one starts, and must not return null. Commands

@@ -62,6 +62,8 @@ std::size_t SessionAgents::end(const std::string& session_id) {
     if (!agents) return 0;
     const std::size_t running = live(*agents);
     stop(*agents);
+    for (const auto& [id, message] : agents->messages)
+        if (message.held) message.held->drop();
     const std::lock_guard lock(mutex_);
     sessions_.erase(session_id);
     std::erase_if(ending_, [](const auto& one) { return one.expired(); });

@@ -243,6 +243,7 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             unnamed_key(tables->options().account, tables->store()->options().runtime->ids->next());
     step->write = [tables, session, key = step->message_key, body = json_of(message),
                    address = address_of(message), is_stop = message.rest.contains(stop_key),
+                   is_held = message.held != nullptr,
                    channel = channel_name(message.channel.value_or(""))](SqlBatch& batch) {
         // A session in which others have unfinished messages, or answers that are not sent yet, is theirs, or is taken with these, in
         // their order. So are those of this gateway of which it may not know. A request to stop has no order among the messages: the owner of the session stops its turn at
@@ -261,13 +262,13 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
                 "channel, session,"
                 " owner, fence, state, message, message_key, address) SELECT"
                 " nextval('bub_delivery_ids'), $3, $4, $1, CASE WHEN is_ours THEN $2 ELSE 0 END,"
-                " CASE WHEN is_ours AND abs(owner) <> $2 THEN fence + 1 ELSE fence END, 'waiting',"
+                " CASE WHEN is_ours AND abs(owner) <> $2 THEN fence + 1 ELSE fence END, $11,"
                 " $5, $6, $9 FROM s ON CONFLICT (message_key) DO NOTHING RETURNING id, owner,"
                 " fence), taken AS (UPDATE bub_delivery_sessions AS t SET owner = a.owner, fence ="
                 " a.fence FROM added AS a WHERE t.key = $1 AND a.owner <> 0 AND t.owner <> a.owner)"
                 " SELECT a.id, a.fence, a.owner, s.owner, true FROM added AS a, s UNION ALL SELECT"
                 " id, fence, owner, 0, false FROM bub_delivery_inbound WHERE message_key = $6 AND"
-                " owner = $2 AND state IN ('waiting', 'working')")
+                " owner = $2 AND state IN ('expected', 'waiting', 'working')")
             .text(session)
             .integer(tables->number())
             .text(tables->options().account)
@@ -277,7 +278,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             .integer(is_stop ? 1 : 0)
             .integer(tables->may_have_lost() ? 1 : 0)
             .text(address)
-            .integer(tables->takes_records() ? 1 : 0);
+            .integer(tables->takes_records() ? 1 : 0)
+            .text(is_held ? "expected" : "waiting");
     };
     step->read = [id, owner, tables](const SqlResult& row) {
         if (row.rows() == 0) return;
@@ -580,9 +582,9 @@ Task<bool> PostgresDeliveryLog::has_unfinished(Envelope address) {
     SqlBatch reads;
     reads
         .add(
-            // Those that wait for a decision are not processed: see needs_decision().
+            // Those that wait for a decision are not processed: see needs_decision(). Nor are those whose turns are held back.
             "SELECT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE session = $1 AND"
-            " finished_at IS NULL AND begun < 2 + (SELECT count(*) FROM"
+            " finished_at IS NULL AND state <> 'expected' AND begun < 2 + (SELECT count(*) FROM"
             " bub_delivery_gateways AS g WHERE g.number = ANY(i.begun_by) AND g.lease_until >"
             " clock_timestamp()))")
         .text(tables->session_key(address));

@@ -56,6 +56,44 @@ TEST(Redelivery, B18_MessageOfUnfinishedTurn_ReturnsOnceAndMarked) {
     EXPECT_TRUE(gateway.warnings.empty());
 }
 
+TEST(Redelivery, B18_HeldBackMessage_IsStoredAtOnce) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    const auto send = [](Gateway& to, const std::string& text) -> Task<std::shared_ptr<HeldTurn>> {
+        Envelope message = update("1", text, text);
+        auto held = std::make_shared<HeldTurn>();
+        message.held = held;
+        co_await to.handler(std::move(message));
+        EXPECT_TRUE(held->is_accepted());
+        co_return held;
+    };
+    {
+        Gateway gateway;
+        gateway.options.deliveries = log;
+        gateway.run([&](Gateway& h) -> Task<> {
+            const std::shared_ptr<HeldTurn> first = co_await send(h, "first");
+            const std::shared_ptr<HeldTurn> second = co_await send(h, "second");
+            (void)co_await send(h, "third");
+            co_await h.handler(update("1", "other", "u1"));
+            co_await h.manager->idle();
+            EXPECT_EQ(h.done, Texts{"other"});
+            first->begin();
+            co_await h.until_begun(2);
+            co_await h.manager->idle();
+            second->drop();
+            for (std::size_t left = 2; left > 1;) {
+                const std::vector<StoredInbound> unfinished = co_await log->unfinished();
+                left = unfinished.size();
+                co_await h.clock->sleep_for(std::chrono::milliseconds(1));
+            }
+        });
+        EXPECT_EQ(gateway.done, (Texts{"other", "first"}));
+    }
+    Gateway next;
+    next.options.deliveries = log;
+    next.run(wait_until_idle);
+    EXPECT_EQ(next.done, Texts{"third"});
+}
+
 TEST(Redelivery, B18_MessageCrashingProcessTwice_IsHeldForOperator) {
     const auto log = killed_in_turn(update("1", "poison", "u1"), 2);
     Gateway gateway;

@@ -135,6 +135,28 @@ TEST_F(PostgresDeliveries, D205_SameWebhookAtTwoGateways_IsOneTurn) {
               (Texts{"10", "10"}));
 }
 
+TEST_F(PostgresDeliveries, D205_HeldBackMessage_KeepsTheSession) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    run(serve_both(first, second, [this](Host& a, Host& b) -> Task<> {
+        const auto held = std::make_shared<HeldTurn>();
+        Envelope result = update("result", "task");
+        result.held = held;
+        co_await a.handler(result);
+        EXPECT_TRUE(held->is_accepted());
+        EXPECT_EQ(tables.query("SELECT state FROM bub_delivery_inbound"), Texts{"expected"});
+        const bool is_busy = co_await b.manager->has_unfinished(result);
+        EXPECT_FALSE(is_busy);
+        co_await b.handler(update("one", "one"));
+        co_await until_sent(a, 1);
+        held->begin();
+        co_await until_sent(a, 2);
+    }));
+    EXPECT_EQ(first.begun, (Texts{"one", "result"}));
+    EXPECT_EQ(second.begun, Texts());
+}
+
 TEST_F(PostgresDeliveries, D205_MessageFromElsewhere_FollowsCollectedOnes) {
     tables.options.poll = std::chrono::milliseconds(5);
     Host first(tables.open());

@@ -131,7 +131,12 @@ std::shared_ptr<AgentsOfSession> BuiltinCore::agents(const std::string& session_
             if (!agents) return;
             auto message = agents->messages.extract(task.id);
             if (changed) changed(session_id);
-            if (deliver && !message.empty()) deliver(std::move(message.mapped()));
+            if (message.empty()) return;
+            if (const std::shared_ptr<HeldTurn>& held = message.mapped().held) {
+                held->begin();
+            } else if (deliver) {
+                deliver(std::move(message.mapped()));
+            }
         };
         auto made = std::make_shared<AgentsOfSession>(options_.subagents, std::move(on_end));
         *holder = made;

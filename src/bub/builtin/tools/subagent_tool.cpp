@@ -498,7 +498,14 @@ Task<AgentToolResult> start_in_background(std::shared_ptr<BuiltinCore> core, Tur
     };
     AgentToolResult result =
         cubepi::detail::start_subagent_task(*agents->owner, executor, task, *caller, make);
-    if (running->results_message) agents->messages[task->id] = *running->results_message;
+    if (running->results_message) {
+        Envelope& message = agents->messages[task->id];
+        message = *running->results_message;
+        if (const auto& expect = core->options().expect_results) {
+            message.held = std::make_shared<HeldTurn>();
+            expect(message);
+        }
+    }
     if (const auto& changed = core->options().on_tasks) changed(session_id);
     co_return result;
 }

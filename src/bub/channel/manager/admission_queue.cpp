@@ -109,7 +109,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
     const bool is_recorded = was_stop && !message.receipts.empty();
     retired_.clear();
     const std::string key = lane_key(message);
-    const bool collects = channel->needs_debounce() && is_prompt(message);
+    const bool collects = channel->needs_debounce() && is_prompt(message) && !message.held;
     if (collects && !is_wanted(key, message)) {
         // The debouncer, if there is one, records that the conversation is over.
         const LanePtr lane = find(key);
@@ -137,6 +137,11 @@ Task<> AdmissionQueue::receive(Envelope message) {
         message.receipts.push_back(std::move(*receipt));
         // The manager has ended meanwhile, and the next one processes the stored message.
         if (!context_.open) co_return;
+    }
+    if (message.held) {
+        message.held->accept();
+        context_.spawn(submit_later(std::move(message)));
+        co_return;
     }
     if (context_.options.observer) context_.options.observer->received(message);
     const LanePtr lane = find_or_add(key);
@@ -367,6 +372,22 @@ AdmissionQueue::AdmissionPtr AdmissionQueue::submit(const LanePtr& lane, QueuedM
     context_.add_waiting();
     if (!std::exchange(lane->working, true)) context_.spawn(admit_all(lane));
     return admission;
+}
+
+/// Its record is that of an unfinished message, so no other process serves the session meanwhile, and the next one gets the message if this
+/// one ends.
+Task<> AdmissionQueue::submit_later(Envelope message) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    const std::shared_ptr<HeldTurn> held = std::exchange(message.held, nullptr);
+    co_await held->wait();
+    if (!context_.open) co_return;
+    if (held->is_dropped()) {
+        co_await deliveries_.finish(std::move(message.receipts));
+        co_return;
+    }
+    if (context_.options.observer) context_.options.observer->received(message);
+    const LanePtr lane = find_or_add(lane_key(message));
+    submit(lane, QueuedMessage(std::move(message)));
 }
 
 Task<> AdmissionQueue::admit_all(LanePtr lane) {

@@ -83,6 +83,7 @@ private:
     void on_debounced(const LanePtr& lane, Envelope message);
     Task<> reject(QueuedMessage message);
     AdmissionPtr submit(const LanePtr& lane, QueuedMessage message);
+    Task<> submit_later(Envelope message);
     Task<> admit_all(LanePtr lane);
     Task<> admit(LanePtr lane, QueuedMessage message);
     Task<AdmitDecision> decide(LanePtr lane, std::shared_ptr<Envelope> message);
