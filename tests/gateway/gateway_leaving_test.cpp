@@ -203,6 +203,33 @@ TEST_F(LeavingClients, D215_TurnWithReaderElsewhere_Continues) {
     }
 }
 
+TEST_F(LeavingClients, D215_FrozenGatewayOfAReader_EndsNoTurn) {
+    // The first gateway waits for answers of the other one for half a second.
+    first->kill();
+    start_first({"CUBEPI_TEST_CLOCK=10"});
+    model.hold("a");
+    Client here = ask(port, "responses", "a", "s1", "k", {{"stream", true}});
+    (void)model.wait_for("a");
+    Client there = ask(second_port, "responses", "a", "s1", "k", {{"stream", true}});
+    there.read_until("response.in_progress");
+    second->send(SIGSTOP);
+    RawPostgres server(database);
+    const auto question = [&] {
+        return server.query(
+            "SELECT coalesce(max(id), 0) FROM bub_delivery_calls WHERE request LIKE '%readers%'");
+    };
+    here.leave();
+    std::string asked;
+    wait_until([&] { return (asked = question().front()) != "0"; });
+    wait_until([&] { return question().front() != asked; });
+    second->send(SIGCONT);
+    wait_for_later_end(port);
+    model.release("a");
+    there.read_until("response.completed");
+    EXPECT_NE(there.text().find("re: a"), std::string::npos) << there.text();
+    EXPECT_EQ(model.count("a"), 1u);
+}
+
 TEST_F(LeavingClients, D215_LastReaderElsewhere_EndsTheTurn) {
     model.hold("a");
     Client here = ask(port, "responses", "a", "s1", "k", {{"stream", true}});

@@ -181,7 +181,7 @@ Task<HttpServerResponse> OpenAIInterface::complete_chat(HttpServerRequest reques
     if (!submitted.reply) co_return submitted.refusal;
     const std::string id = submitted.reply->id();
     RunPtr run = runs_.find(id);
-    if (!run) {
+    if (!run || run->is_postponed()) {
         OpenAIReplyHead head;
         head.id = "chatcmpl-" + id;
         head.model = gateway_agent_name;
@@ -275,7 +275,7 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
     const std::string unstored = "resp_" + detail::hex_of(id);
     if (last && !asked.stores) *last = {unstored, submitted.reply->session()};
     RunPtr run = runs_.find(id);
-    if (!run) {
+    if (!run || run->is_postponed()) {
         OpenAIReplyHead head;
         head.model = gateway_agent_name;
         head.created = seconds_now();

@@ -361,8 +361,11 @@ Task<bool> OpenAIInterface::read_events(std::shared_ptr<RemoteEvents> events, bo
     request["waits"] = waits;
     Task<std::optional<JsonObject>> asking =
         channel_->ask_elsewhere(std::move(request), events->gateway);
-    const std::optional<JsonObject> answer = co_await std::move(asking);
-    if (!answer) co_return false;
+    Outcome<std::optional<JsonObject>> asked = co_await outcome_of(std::move(asking));
+    if (asked.cancelled()) asked.rethrow();
+    // The records have the answer as well, later.
+    if (!asked || !asked.value()) co_return false;
+    const std::optional<JsonObject> answer = std::move(asked).value();
     events->gateway = detail::text_member(*answer, "gateway");
     events->ended = detail::flag_member(*answer, "ended");
     if (const JsonArray* const list = detail::array_member(*answer, "events")) {

@@ -359,11 +359,17 @@ Task<std::optional<JsonObject>> GatewayApi::ask_channel(JsonObject request, std:
     const std::vector<PeerAnswer> answers =
         co_await ask_others(std::move(call), std::move(gateway), Asked::one_that_has_it);
     std::optional<JsonObject> found;
+    bool is_known = true;
     for (const PeerAnswer& one : answers) {
-        if (!one.result() || found) continue;
-        found = *one.result();
-        (*found)["gateway"] = one.id;
+        if (!one.result()) {
+            is_known = is_known && (one.is_elsewhere() || !one.error().empty());
+        } else if (!found) {
+            found = *one.result();
+            (*found)["gateway"] = one.id;
+        }
     }
+    if (!found && !is_known)
+        throw Error(ErrorCode::unavailable, "other gateways have not answered");
     co_return found;
 }
 

@@ -14,6 +14,7 @@
 #include <bub/questions.hpp>
 #include <bub/tape/divided_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/turn_error.hpp>
 #include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -119,7 +120,8 @@ private:
 bool may_succeed_later(const std::exception_ptr& failure) {
     const ErrorCode code = detail::error_code_of(failure);
     return code == ErrorCode::not_found || code == ErrorCode::limit ||
-           code == ErrorCode::unavailable || code == ErrorCode::invalid_state;
+           code == ErrorCode::unavailable || code == ErrorCode::invalid_state ||
+           bub::cause_of(failure) == bub::FailureCause::outage;
 }
 
 /// Returns a sentence for operators who answer later.

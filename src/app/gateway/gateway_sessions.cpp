@@ -465,12 +465,7 @@ Task<std::optional<JsonObject>> GatewaySessions::ask_elsewhere(JsonObject reques
                                                                std::string gateway) {
     std::optional<JsonObject> found;
     if (!instance_.api()) co_return found;
-    Task<std::optional<JsonObject>> asking =
-        instance_.api()->ask_channel(std::move(request), std::move(gateway));
-    Outcome<std::optional<JsonObject>> asked = co_await outcome_of(std::move(asking));
-    if (asked.cancelled()) asked.rethrow();
-    // The records have the answer as well, later.
-    if (asked) found = std::move(asked).value();
+    found = co_await instance_.api()->ask_channel(std::move(request), std::move(gateway));
     co_return found;
 }
 

@@ -488,6 +488,14 @@ TEST_F(ExpiredQuestionsTest, D65_QuestionOfStoppedChannel_ExpiresOnceItRuns) {
     EXPECT_EQ(received, (Texts{"b", "a"}));
 }
 
+TEST_F(ExpiredQuestionsTest, D65_FullDisk_QuestionExpiresLater) {
+    failures["a"] = std::make_exception_ptr(Error(ErrorCode::storage_full, "the disk is full"));
+    notify({"a"});
+    failures.clear();
+    notify({"a"});
+    EXPECT_EQ(received, Texts{"a"});
+}
+
 TEST_F(ExpiredQuestionsTest, QuestionAskedAgain_ExpiresAgain) {
     notify({"a"});
     notify({});

@@ -237,6 +237,10 @@ public:
                                    "leave ",  "hold_answer ", "wait ",  "try ",
                                    "resend ", "sent ",        "failed "};
         static_assert(names.size() == static_cast<std::size_t>(DeliveryNote::failed) + 1);
+        if (what == DeliveryNote::resent && failing_resends > 0) {
+            --failing_resends;
+            throw cubepi::CheckpointerError(cubepi::ErrorCode::storage_full, "the disk is full");
+        }
         note(names.at(static_cast<std::size_t>(what)) + join(ids));
         co_await inner->record(what, std::move(ids), std::move(reason));
         after();
@@ -263,6 +267,7 @@ public:
     std::vector<std::string> order;
     /// If set, messages are read only after this event.
     cubepi::AsyncEvent* readable = nullptr;
+    int failing_resends = 0;  ///< the next calls of resend()
     /// The crash point; each call has two: before it is written, and after it. Zero: no crash.
     std::size_t dies_at = 0;
     bool dead() const noexcept { return dies_at > 0 && steps_ >= dies_at; }

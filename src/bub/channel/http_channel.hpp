@@ -45,7 +45,8 @@ public:
     /// Returns true if other gateways process messages of the channel, too.
     virtual bool is_shared() const { return false; }
     /// Passes a request to HttpChannel::answer_elsewhere() of the gateway with this number, or of all others. Returns the answer of one
-    /// that has what the request is about, with its number as the member `gateway`; nothing if none has. By default nothing.
+    /// that has what the request is about, with its number as the member `gateway`; nothing if none has. Throws Error(unavailable) if none of those
+    /// that have answered has it, and others have not answered. By default nothing.
     virtual Task<std::optional<JsonObject>> ask_elsewhere(JsonObject request, std::string gateway);
 };
 

@@ -431,6 +431,19 @@ TEST(Redelivery, B18_UnrestorableMessage_ComesAllTheSame) {
     EXPECT_EQ(gateway.warnings.size(), 1u);
 }
 
+TEST(Redelivery, B18_FullDisk_AnswerIsResentLater) {
+    const auto log = std::make_shared<WatchedLog>(killed_in_turn(update("1", "one", "u1"), 1));
+    (void)cubepi::run(log->intend(from("chat", "1", "re: one"), Texts(1, "1")));
+    log->failing_resends = 3;
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    const auto channel = std::make_shared<DecidedChannel>("chat", UnsettledPolicy::resend);
+    gateway.channels = {channel};
+    gateway.run(wait_until_idle);
+    EXPECT_EQ(channel->texts(), Texts{"re: one"});
+    EXPECT_TRUE(cubepi::run(log->unsettled()).empty());
+}
+
 TEST(Redelivery, B18_MessagesOfStoppedChannel_WaitForIt) {
     const auto log = std::make_shared<MemoryDeliveryLog>();
     cubepi::run(log->receive(from("gone", "1", "one")));

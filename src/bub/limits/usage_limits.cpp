@@ -271,15 +271,18 @@ Task<> UsageLimits::retry(std::weak_ptr<UsageLimits> limits,
 
 Task<> UsageLimits::flush() {
     const std::shared_ptr<UsageLimits> self = shared_from_this();
-    // An attempt that began before the call may have failed because of what has ended since.
-    bool is_earlier = writing_;
-    while (writing_ || !pending_->empty()) {
-        if (!writing_) begin_write();
-        const std::uint64_t before = attempts_;
-        while (attempts_ == before) co_await written_.wait();
-        if (failure_ && !is_earlier) std::rethrow_exception(failure_);
-        is_earlier = false;
-    }
+    // An attempt that began before the call does not have all, and may have failed because of what has ended since.
+    if (writing_) co_await attempt_ended();
+    // What is used later is not waited for: with many calls of models, there is always more.
+    if (!writing_ && pending_->empty()) co_return;
+    if (!writing_) begin_write();
+    co_await attempt_ended();
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+Task<> UsageLimits::attempt_ended() {
+    const std::uint64_t before = attempts_;
+    while (attempts_ == before) co_await written_.wait();
 }
 
 Task<UsageReport> UsageLimits::report(std::size_t most, std::string search) {

@@ -66,6 +66,7 @@ private:
     Task<std::optional<std::string>> check(UsageAdmission turn);
     void admit_unchecked(const UsageAdmission& turn);
     void begin_write();
+    Task<> attempt_ended();
     static Task<> write(std::shared_ptr<UsageLimits> self);
     static Task<> retry(std::weak_ptr<UsageLimits> limits,
                         std::shared_ptr<const cubepi::Runtime> runtime);

@@ -43,7 +43,9 @@ public:
     }
     Task<> add(std::string day, UsageByCounter amounts) override {
         fail();
-        return inner_.add(std::move(day), std::move(amounts));
+        ++adds;
+        if (on_add) co_await on_add();
+        co_await inner_.add(std::move(day), std::move(amounts));
     }
     Task<std::vector<std::pair<std::string, UsageAmounts>>> list(std::string day, std::size_t most,
                                                                  std::string search) override {
@@ -51,6 +53,8 @@ public:
     }
 
     int failures = 0;  ///< of the next calls
+    int adds = 0;
+    std::function<Task<>()> on_add;
 
 private:
     static std::shared_ptr<const cubepi::Runtime> runtime() {
@@ -425,6 +429,30 @@ TEST_F(UsageLimitsTest, D255_UnstoredUse_IsStoredLater) {
         for (const CounterReport& one : report.used) EXPECT_EQ(one.limit, options.total);
     });
     EXPECT_EQ(used("total"), (UsageAmounts{0, 1'000, 10'000}));
+}
+
+TEST_F(UsageLimitsTest, D255_LaterCalls_DelayNoTurn) {
+    options.total = limit_of({}, 1'000'000);
+    DearModel dear;
+    run([&](Gateway&) -> Task<> {
+        const auto made = co_await limits->get();
+        const cubepi::BoundModel metered = made->metered(dear.model(), JsonObject());
+        const auto call = [&]() -> Task<> {
+            cubepi::MessageList messages;
+            messages.push_back(cubepi::user_message("Hello"));
+            (void)co_await metered.generate(std::move(messages));
+        };
+        // While the use of one call is stored, another one is made.
+        store->on_add = [&]() -> Task<> {
+            if (store->adds < 20) co_await call();
+        };
+        co_await call();
+        co_await made->flush();
+        EXPECT_LE(store->adds, 3);
+        while (store->adds < 20) co_await made->flush();
+        store->on_add = nullptr;
+    });
+    EXPECT_EQ(used("total").tokens, 20'000);
 }
 
 TEST_F(UsageLimitsTest, D255_FailingStore_HasOneRetry) {

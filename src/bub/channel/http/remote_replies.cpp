@@ -203,7 +203,12 @@ Task<bool> RemoteReplies::read_text(ExchangePtr exchange, bool waits) {
     std::string gateway = at.is_lost ? std::string() : at.gateway;
     Task<std::optional<JsonObject>> asking =
         options_.sessions->ask_elsewhere(std::move(request), std::move(gateway));
-    const std::optional<JsonObject> answer = co_await std::move(asking);
+    cubepi::Outcome<std::optional<JsonObject>> asked =
+        co_await cubepi::outcome_of(std::move(asking));
+    if (asked.cancelled()) asked.rethrow();
+    // The records have the text as well, later.
+    std::optional<JsonObject> answer;
+    if (asked) answer = std::move(asked).value();
     at.is_lost = !answer;
     at.refusals = answer ? 0 : at.refusals + 1;
     // This gateway may have taken the message meanwhile.

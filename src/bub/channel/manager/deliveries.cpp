@@ -322,13 +322,18 @@ Task<> Deliveries::deliver_notice(std::shared_ptr<Channel> channel, Envelope not
                                                 {{"error", cubepi::logged_error(sent.failure())}});
 }
 
-Task<> Deliveries::resend(std::shared_ptr<Channel> channel, Delivery delivery) {
+Task<> Deliveries::resend(std::shared_ptr<Channel> channel, Delivery delivery, bool waits) {
     using State = SendProgress::State;
     const State state = delivery.waits ? State::waits : State::may_have_arrived;
-    if (!delivery.waits) {
-        co_await log().resend(delivery.id);
-        delivery.message.context["resent"] = true;
+    for (bool is_recorded = delivery.waits; !is_recorded;) {
+        Task<> recording = log().resend(delivery.id);
+        const Outcome<> recorded = co_await outcome_of(std::move(recording));
+        is_recorded = recorded.ok();
+        if (!is_recorded && (!waits || cause_of(recorded.failure()) != FailureCause::outage))
+            recorded.rethrow();
+        if (!is_recorded) co_await context_.clock().sleep_for(std::chrono::seconds(1));
     }
+    if (!delivery.waits) delivery.message.context["resent"] = true;
     co_await send_tracked(channel, std::move(delivery.message), delivery.id, state);
     co_await note_sent(std::move(delivery.id));
 }

@@ -64,8 +64,9 @@ public:
     /// Sends a message that is not an output of a turn, in the background: a channel that cannot send delays no turn. It is recorded
     /// before the task ends.
     Task<> post(Envelope notice);
-    /// Sends an answer that an earlier process had to send; with a mark if it may have arrived.
-    Task<> resend(std::shared_ptr<Channel> channel, Delivery delivery);
+    /// Sends an answer that an earlier process had to send; with a mark if it may have arrived. `waits`: while storage fails, instead of
+    /// throwing its failure.
+    Task<> resend(std::shared_ptr<Channel> channel, Delivery delivery, bool waits);
 
     /// Returns true if an answer to these messages is being or was sent.
     Task<bool> is_being_answered(Receipts receipts);

@@ -397,7 +397,7 @@ Task<> Recovery::resend_all(std::shared_ptr<Channel> channel, std::vector<Resend
     for (auto& [answer, session] : answers) {
         const std::string origin = origin_of(answer);
         const std::string id = answer.id;
-        Task<> sending = deliveries_.resend(channel, std::move(answer));
+        Task<> sending = deliveries_.resend(channel, std::move(answer), true);
         const Outcome<> sent = co_await cubepi::outcome_of(std::move(sending));
         if (sent.cancelled()) sent.rethrow();
         // The delivery state is still unknown.
@@ -421,7 +421,7 @@ Task<> Recovery::release_held(std::string id) {
             throw Error(ErrorCode::not_found, "the channel of answer " + id + " is not running");
         // So that it is not left to another gateway meanwhile.
         deliveries_.unhold(id);
-        Task<> sending = deliveries_.resend(channel, std::move(delivery));
+        Task<> sending = deliveries_.resend(channel, std::move(delivery), false);
         const Outcome<> sent = co_await outcome_of(std::move(sending));
         if (!sent) deliveries_.hold_answer(id);
         sent.rethrow();
