@@ -14,6 +14,7 @@
 #include <bub/channel.hpp>
 #include <bub/channel/channel_manager.hpp>
 #include <bub/framework.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
