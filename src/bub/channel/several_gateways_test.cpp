@@ -176,7 +176,7 @@ TEST_F(PostgresDeliveries, B14_OverflowElsewhere_IsAnswered) {
         // One that is known is not refused.
         co_await b.handler(update("two", "two"));
     }));
-    ASSERT_EQ(second.channel->sent.size(), 1u);
+    ASSERT_FALSE(second.channel->sent.empty());
     EXPECT_EQ(second.channel->sent.front().context.at("rejected"), true);
 }
 
