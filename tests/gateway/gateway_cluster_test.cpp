@@ -66,9 +66,8 @@ TEST_F(TwoGateways, B14_OverflowElsewhere_IsRefused) {
     (void)model.wait_for("a");
     auto waiting = post_later(second_port, "b");
     RawPostgres server(database);
-    wait_until([&] {
-        return server.query("SELECT count(*) FROM bub_delivery_inbound").front() == "2";
-    });
+    wait_until(
+        [&] { return server.query("SELECT count(*) FROM bub_delivery_inbound").front() == "2"; });
     const HttpReply refused = post(second_port, "c");
     EXPECT_EQ(refused.status, 429) << refused.body;
     model.release();

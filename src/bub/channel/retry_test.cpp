@@ -283,7 +283,7 @@ public:
         if (takes > 0) co_await both_failed.wait();
         ++takes;
         if (takes == 3) records.inbounds = co_await MemoryDeliveryLog::unfinished();
-        // What was taken is known now.
+        // The manager knows then that it was taken.
         if (takes == 4) retaken.set();
         co_return records;
     }

@@ -253,10 +253,11 @@ TEST_F(TelegramProgress, D206_TakenAnswer_IsNotCompletedHere) {
             Envelope whole = message(chat);
             whole.content = co_await generate(chat, words(50), std::chrono::milliseconds(200));
             *whole.content += std::string(5'000, 'x');
-            std::string id = co_await log->intend(whole, {});
+            std::vector<std::string> none;
+            std::string id = co_await log->intend(whole, std::move(none));
+            const auto progress = std::make_shared<SendProgress>(log, std::move(id));
             log->is_taken = chat == 8;
-            Task<> sending = channel->send_tracked(
-                std::move(whole), std::make_shared<SendProgress>(log, std::move(id)));
+            Task<> sending = channel->send_tracked(std::move(whole), progress);
             const cubepi::Outcome<> sent = co_await cubepi::outcome_of(std::move(sending));
             EXPECT_EQ(is_session_taken(sent.failure()), chat == 8);
             channel->end_turn(message(chat), sent.failure());
