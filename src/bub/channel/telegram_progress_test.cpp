@@ -250,9 +250,9 @@ TEST_F(TelegramProgress, D206_TakenAnswer_IsNotCompletedHere) {
     const auto log = std::make_shared<SharedLog>();
     serve([&](Fixture&) -> Task<> {
         for (const std::int64_t chat : {7, 8}) {
+            std::string text = co_await generate(chat, words(50), std::chrono::milliseconds(200));
             Envelope whole = message(chat);
-            whole.content = co_await generate(chat, words(50), std::chrono::milliseconds(200));
-            *whole.content += std::string(5'000, 'x');
+            whole.content = text + std::string(5'000, 'x');
             std::vector<std::string> none;
             std::string id = co_await log->intend(whole, std::move(none));
             const auto progress = std::make_shared<SendProgress>(log, std::move(id));
