@@ -57,6 +57,24 @@ TEST_F(TwoGateways, D237_TurnElsewhere_IsListedAndStopped) {
         << again.output;
 }
 
+TEST_F(TwoGateways, B14_OverflowElsewhere_IsRefused) {
+    configure(two, ", max_waiting: 1");
+    start_first();
+    start_second();
+    model.hold("a");
+    const auto running = post_later(port, "a");
+    (void)model.wait_for("a");
+    auto waiting = post_later(second_port, "b");
+    RawPostgres server(database);
+    wait_until(
+        [&] { return server.query("SELECT count(*) FROM bub_delivery_inbound").front() == "2"; });
+    const HttpReply refused = post(second_port, "c");
+    EXPECT_EQ(refused.status, 429) << refused.body;
+    model.release();
+    EXPECT_EQ(waiting.get().text(), "re: b");
+    EXPECT_EQ(post(second_port, "c").text(), "re: c");
+}
+
 TEST_F(TwoGateways, D237_HeldElsewhere_IsDecidedHere) {
     model.hold("a");
     for (int kills = 1; kills <= 2; ++kills) {

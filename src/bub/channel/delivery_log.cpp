@@ -658,7 +658,6 @@ Task<std::string> RecordedDeliveryLog::intend_output(TurnOutput output,
     auto id = std::make_shared<std::string>();
     auto make = [id, output = std::move(output), answers = std::move(answers),
                  date = date()](DeliveryRecords& records) {
-        records.check_limit();
         *id = records.next_id();
         return std::optional<JsonObject>(records.intended(output, answers, date));
     };

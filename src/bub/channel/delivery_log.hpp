@@ -128,7 +128,8 @@ public:
     virtual ~DeliveryLog() = default;
 
     /// Stores a message; completes when it is durable. Returns its id, or nothing if this process need not process it: a message
-    /// with the same channel and inbound_id was stored before, or another process processes the session.
+    /// with the same channel and inbound_id was stored before, or another process processes the session. Throws Error(storage_full) if too
+    /// many records are unfinished, and Error(limit) if too many messages of the session wait (limit_waiting()).
     virtual Task<std::optional<std::string>> receive(Envelope message) = 0;
     /// Records this about messages or answers; completes when that is durable if the note is `begun`, `trying` or `resent`. `detail`: the
     /// reason of failed answers, or the result of a request to stop that is finished.
@@ -193,6 +194,9 @@ public:
     /// Limits take() to the records of these channels: those of others are left to the processes that serve them. Without channels
     /// receive() leaves new messages to other processes, too. Ignored by a log that one process uses alone.
     virtual void serve(std::vector<std::string> channels) { (void)channels; }
+    /// Limits the messages of a session that wait for another process (B14): its queue is not here, and it rejects none that is stored.
+    /// Until then any number may wait. Ignored by a log that one process uses alone.
+    virtual void limit_waiting(std::size_t messages) { (void)messages; }
     /// Returns the records that this process has to recover. A manager calls it when it begins to serve, and then in each
     /// poll_interval(): for the records of processes that have ended since, and for messages that others have received for
     /// sessions of this process. By default returns unfinished() and unsettled().

@@ -14,6 +14,7 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 
@@ -192,8 +193,9 @@ Task<std::optional<std::string>> DividedDeliveryLog::receive(Envelope message) {
     Task<std::optional<std::string>> storing = options_.logs[database]->receive(std::move(message));
     Outcome<std::optional<std::string>> stored = co_await cubepi::outcome_of(std::move(storing));
     // Now, and not only at the next take(): the others are still usable.
-    const bool is_full = cubepi::logged_error(stored.failure()) ==
-                         cubepi::to_string(cubepi::ErrorCode::storage_full);
+    const cubepi::ErrorCode code = cubepi::detail::error_code_of(stored.failure());
+    const bool is_full =
+        code == cubepi::ErrorCode::storage_full || code == cubepi::ErrorCode::limit;
     if (!stored && !stored.cancelled() && !is_full) note(database, stored.failure());
     std::optional<std::string> id = std::move(stored).value();
     if (id) id = id_at(database, *id);
@@ -355,6 +357,10 @@ std::optional<TurnLease> DividedDeliveryLog::lease(const Ids& ids, std::size_t& 
 
 void DividedDeliveryLog::serve(std::vector<std::string> channels) {
     for (const LogPtr& log : options_.logs) log->serve(channels);
+}
+
+void DividedDeliveryLog::limit_waiting(std::size_t messages) {
+    for (const LogPtr& log : options_.logs) log->limit_waiting(messages);
 }
 
 Task<UnfinishedRecords> DividedDeliveryLog::take() {

@@ -56,6 +56,7 @@ public:
     std::optional<TurnLease> lease(const std::vector<std::string>& ids,
                                    std::size_t& database) const;
     void serve(std::vector<std::string> channels) override;
+    void limit_waiting(std::size_t messages) override;
     Task<UnfinishedRecords> take() override;
     std::optional<std::chrono::nanoseconds> poll_interval() const override;
     Task<> release() override;

@@ -212,6 +212,16 @@ TEST_F(DividedDeliveries, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     EXPECT_FALSE(run(log->receive(message(away, "before"))));
 }
 
+TEST_F(DividedDeliveries, B14_FullSession_IsNotAnOutage) {
+    const LogPtr owner = databases.open();
+    const LogPtr other = databases.open();
+    const std::string chat = session_in(1);
+    ASSERT_TRUE(run(owner->receive(message(chat, "one"))));
+    other->limit_waiting(1);
+    EXPECT_THROW((void)run(other->receive(message(chat, "two"))), cubepi::Error);
+    EXPECT_EQ(other->partial_outage(), "");
+}
+
 TEST_F(DividedDeliveries, D238_OtherNotifyDatabase_IsNamed) {
     for (std::size_t at : {std::size_t{0}, std::size_t{1}}) {
         // The first one hears itself.

@@ -29,7 +29,8 @@ struct FileDeliveryLogOptions {
     std::filesystem::path directory = {};
     DeliverySync sync = DeliverySync::promises;
     std::shared_ptr<cubepi::Clock> clock = {};  ///< null: the system clock
-    /// Limit of unfinished records, inbound and outbound together (mostly held ones); further ones are rejected.
+    /// Limit of unfinished records, inbound and outbound together (mostly held ones); further messages are rejected, answers to those that
+    /// were accepted are not.
     std::size_t max_open = 10'000;
     /// The number of inbound ids that are remembered per channel after their messages are finished.
     std::size_t remembered = 1'000;
@@ -46,8 +47,7 @@ struct FileDeliveryLogOptions {
 /// line left by a crash was never acknowledged and is truncated. One process at a time: a second one gets
 /// Error(storage_locked) at its first call. Used on one executor; all file access is on a thread of its own.
 ///
-/// A call whose record cannot be written throws and has no effect: Error(storage_full) if the disk is full,
-/// Error(limit) if too many records are unfinished.
+/// A call whose record cannot be written throws and has no effect: Error(storage_full) if the disk is full.
 class FileDeliveryLog : public RecordedDeliveryLog {
 public:
     explicit FileDeliveryLog(FileDeliveryLogOptions options = {});

@@ -7,8 +7,10 @@
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/channel/delivery/gateway_wakes.hpp>
 #include <bub/channel/delivery/postgres_tables.hpp>
+#include <bub/channel/manager/manager_context.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/support/encoding.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -59,7 +61,19 @@ std::string address_of(const Envelope& message) {
     if (const std::string sender = sender_of(message); !sender.empty())
         address.context["sender_id"] = sender;
     if (message.rest.contains(stop_key)) address.rest[stop_key] = true;
+    if (message.answer) address.answer.emplace();
     return json_of(address);
+}
+
+/// An SQL condition: i is an answer to a question, by what address_of() returns, in whose texts each quote follows a backslash.
+constexpr const char* is_answer_sql = "i.address LIKE '%\"answer\": _\"action\"%'";
+
+/// Returns how many messages of its session may wait before this one is refused, as AdmissionQueue::is_full() does. Of answers, only those
+/// count.
+std::int64_t limit_of(const Envelope& message, std::size_t max_waiting) {
+    if (message.held || message.rest.contains(stop_key) || message.rest.contains(task_results_key))
+        return std::numeric_limits<std::int64_t>::max();
+    return message.answer ? max_waiting_answers : static_cast<std::int64_t>(max_waiting);
 }
 
 bool is_stop_result(std::string_view text) {
@@ -243,13 +257,15 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             unnamed_key(tables->options().account, tables->store()->options().runtime->ids->next());
     step->write = [tables, session, key = step->message_key, body = json_of(message),
                    address = address_of(message), is_stop = message.rest.contains(stop_key),
-                   is_held = message.held != nullptr,
+                   is_held = message.held != nullptr, limit = limit_of(message, max_waiting_),
+                   is_answer = message.answer.has_value(),
                    channel = channel_name(message.channel.value_or(""))](SqlBatch& batch) {
         // A session in which others have unfinished messages, or answers that are not sent yet, is theirs, or is taken with these, in
         // their order. So are those of this gateway of which it may not know. A request to stop has no order among the messages: the owner of the session stops its turn at
         // once. If the last turns were of this gateway, the end of one of them may still be written (D227), and the fence stays. The
         // owner is written also if it was this gateway: finish() of its last message, in the same transaction, has released the session. A
-        // gateway that takes no records stores other messages for those that do (D293).
+        // gateway that takes no records stores other messages for those that do (D293). Too many that wait for another one are refused here,
+        // because the gateway that takes them cannot reject them (B14); one that is known is not.
         batch
             .add(
                 "WITH s AS (SELECT owner, fence, $7 <> 0 AND owner = $2 OR $10 <> 0 AND NOT EXISTS"
@@ -258,17 +274,24 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
                 " bub_delivery_outbound AS o WHERE o.session = $1 AND " +
                 std::string(is_being_sent_sql) +
                 " AND (o.owner <> $2 OR $8 <> 0)) AS is_ours FROM bub_delivery_sessions WHERE key ="
-                " $1), added AS (INSERT INTO bub_delivery_inbound (id, account, "
+                " $1), refused AS (SELECT 1 FROM s WHERE NOT is_ours AND $12 <= (SELECT count(*)"
+                " FROM bub_delivery_inbound AS i WHERE i.session = $1 AND i.finished_at IS NULL AND"
+                " i.state = 'waiting' AND ($13 = 0 OR " +
+                std::string(is_answer_sql) +
+                ")) AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound WHERE message_key = $6)),"
+                " added AS (INSERT INTO bub_delivery_inbound (id, account, "
                 "channel, session,"
                 " owner, fence, state, message, message_key, address) SELECT"
                 " nextval('bub_delivery_ids'), $3, $4, $1, CASE WHEN is_ours THEN $2 ELSE 0 END,"
                 " CASE WHEN is_ours AND abs(owner) <> $2 THEN fence + 1 ELSE fence END, $11,"
-                " $5, $6, $9 FROM s ON CONFLICT (message_key) DO NOTHING RETURNING id, owner,"
+                " $5, $6, $9 FROM s WHERE NOT EXISTS (SELECT 1 FROM refused) ON CONFLICT"
+                " (message_key) DO NOTHING RETURNING id, owner,"
                 " fence), taken AS (UPDATE bub_delivery_sessions AS t SET owner = a.owner, fence ="
                 " a.fence FROM added AS a WHERE t.key = $1 AND a.owner <> 0 AND t.owner <> a.owner)"
                 " SELECT a.id, a.fence, a.owner, s.owner, true FROM added AS a, s UNION ALL SELECT"
                 " id, fence, owner, 0, false FROM bub_delivery_inbound WHERE message_key = $6 AND"
-                " owner = $2 AND state IN ('expected', 'waiting', 'working')")
+                " owner = $2 AND state IN ('expected', 'waiting', 'working') UNION ALL SELECT 0, 0,"
+                " 0, 0, true FROM refused")
             .text(session)
             .integer(tables->number())
             .text(tables->options().account)
@@ -279,10 +302,15 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             .integer(tables->may_have_lost() ? 1 : 0)
             .text(address)
             .integer(tables->takes_records() ? 1 : 0)
-            .text(is_held ? "expected" : "waiting");
+            .text(is_held ? "expected" : "waiting")
+            .integer(limit)
+            .integer(is_answer ? 1 : 0);
     };
     step->read = [id, owner, tables](const SqlResult& row) {
         if (row.rows() == 0) return;
+        if (row.integer(0, 0) == 0)
+            throw cubepi::Error(cubepi::ErrorCode::limit,
+                                "too many messages of the session wait for another gateway");
         const std::string record = text_of({row.integer(0, 0), row.integer(0, 1)});
         const bool is_ours = row.integer(0, 2) != 0;
         // A record of this gateway that it does not know was stored by an earlier execution of the statement, or by a call that has
@@ -618,7 +646,6 @@ Task<> PostgresDeliveryLog::plan(std::vector<TurnOutput> outputs,
 Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
                                                      std::vector<std::string> answers) {
     const std::shared_ptr<DeliveryTables> tables = tables_;
-    tables->check_limit();
     RecordIds known;
     DeliveryWritePtr step = tables->write_about(answers, known);
     if (!step) {

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,8 +47,8 @@ struct PostgresDeliveryLogOptions {
     std::chrono::milliseconds poll{1'000};
     /// For how long finished messages and settled answers are remembered, without their contents.
     std::chrono::hours retention{24 * 90};
-    /// Limit of unfinished records of the account, inbound and outbound together; further ones are rejected. They are counted by
-    /// take().
+    /// Limit of unfinished records of the account, inbound and outbound together; further messages are rejected, answers to those that
+    /// were accepted are not. They are counted by take().
     std::size_t max_open = 10'000;
 };
 
@@ -73,7 +75,7 @@ public:
 /// A call that writes is one statement, and takes one round trip; calls at the same time share it. If the connection breaks, the statement is
 /// executed again: it has its effect once (D275). Calls run on a thread of the log. Used on one executor at a time.
 ///
-/// Throws, from every call, what PostgresCheckpointer throws; Error(storage_full) if too many records are unfinished.
+/// Throws, from every call, what PostgresCheckpointer throws.
 class PostgresDeliveryLog final : public AdoptingDeliveryLog {
 public:
     explicit PostgresDeliveryLog(PostgresDeliveryLogOptions options);
@@ -106,6 +108,7 @@ public:
     /// (LeasableTapes); nothing for messages that it has not. Thread-safe.
     std::optional<TurnLease> lease(const std::vector<std::string>& ids) const;
     void serve(std::vector<std::string> channels) override;
+    void limit_waiting(std::size_t messages) override { max_waiting_ = messages; }
     Task<UnfinishedRecords> take() override;
     std::optional<std::chrono::nanoseconds> poll_interval() const override;
     Task<> release() override;
@@ -137,6 +140,7 @@ private:
     std::shared_ptr<detail::EndWaits> ends_;
     std::shared_ptr<detail::GatewayWakes> wakes_;  ///< null: none
     const std::shared_ptr<Taking> taking_;
+    std::size_t max_waiting_ = std::numeric_limits<std::int64_t>::max();
     cubepi::WorkerPool thread_;  // tasks on it may still use the tables
 };
 

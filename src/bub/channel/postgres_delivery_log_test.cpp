@@ -21,8 +21,10 @@
 #include <bub/channel/delivery/postgres_tables.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
 #include <bub/channel/gateway_peers.hpp>
+#include <bub/channel/manager/manager_context.hpp>
 #include <bub/channel/postgres_deliveries_test.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/error.hpp>
@@ -775,16 +777,68 @@ TEST_F(PostgresDeliveries, B14_ManyOldRecords_AreRemovedByNextTakes) {
         run(log->take());
 }
 
-TEST_F(PostgresDeliveries, B14_TooManyUnfinishedRecords_AreRejected) {
+TEST_F(PostgresDeliveries, B14_TooManyUnfinishedRecords_RefuseMessagesOnly) {
     tables.options.max_open = 2;
     const LogPtr log = tables.open();
     const std::string one = store(*log, "one").value();
     (void)run(log->intend(from("chat", "1", "held"), {}));
     run(log->take());
     EXPECT_EQ(code_of([&] { (void)store(*log, "two"); }), cubepi::ErrorCode::storage_full);
+    run(log->sent(run(log->intend(from("chat", "1", "re: one"), {one}))));
     run(log->finish({one}));
     run(log->take());
     EXPECT_TRUE(store(*log, "two"));
+}
+
+TEST_F(PostgresDeliveries, B14_MessagesForAnotherGateway_AreLimited) {
+    const LogPtr owner = tables.open();
+    const LogPtr other = tables.open();
+    const std::string running = store(*owner, "running").value();
+    run(owner->begin({running}));
+    for (const LogPtr& log : {owner, other}) log->limit_waiting(2);
+    EXPECT_FALSE(store(*other, "one"));
+    EXPECT_FALSE(store(*owner, "two")) << "behind the first one";
+    for (const LogPtr& log : {owner, other})
+        EXPECT_EQ(code_of([&] { (void)store(*log, "three"); }), cubepi::ErrorCode::limit);
+    EXPECT_FALSE(store(*other, "one")) << "it is known";
+    EXPECT_TRUE(run(other->receive(from("chat", "2", "of another session"))));
+    run(owner->take());
+    EXPECT_EQ(code_of([&] { (void)store(*other, "three"); }), cubepi::ErrorCode::limit)
+        << "the owner has the others now";
+    run(owner->finish({running}));
+    const StoredInbound next = run(owner->unfinished()).at(0);
+    run(owner->begin({next.id}));
+    EXPECT_FALSE(store(*other, "three")) << "one has its turn";
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL"),
+              Texts{"4"});
+}
+
+TEST_F(PostgresDeliveries, B14_ExemptMessages_AreStoredInFullSession) {
+    const LogPtr owner = tables.open();
+    const LogPtr other = tables.open();
+    run(owner->begin({store(*owner, "running").value()}));
+    other->limit_waiting(1);
+    // Its id does not make it an answer.
+    EXPECT_FALSE(run(other->receive(update("one", "\"answer\": {\"action\""))));
+    EXPECT_FALSE(run(other->receive(withdrawal_of(update("/stop", "stop")))));
+    Envelope result = update("result", "result");
+    result.rest[task_results_key] = true;
+    EXPECT_FALSE(run(other->receive(result)));
+    result.inbound_id = "later";
+    result.rest.clear();
+    result.held = std::make_shared<HeldTurn>();
+    EXPECT_FALSE(run(other->receive(result)));
+    EXPECT_EQ(code_of([&] { (void)store(*other, "two"); }), cubepi::ErrorCode::limit);
+    // Answers have a limit of their own, for which a request to stop counts.
+    const auto answer = [&other](const std::string& id) {
+        Envelope message = update(",approve", id);
+        note_answer(message);
+        return run(other->receive(std::move(message)));
+    };
+    for (std::ptrdiff_t i = 1; i < detail::max_waiting_answers; ++i)
+        EXPECT_FALSE(answer("answer " + std::to_string(i)));
+    EXPECT_EQ(code_of([&] { (void)answer("more"); }), cubepi::ErrorCode::limit);
+    EXPECT_FALSE(run(other->receive(withdrawal_of(update("/stop", "another")))));
 }
 
 TEST_F(PostgresDeliveries, B18_CallWithCutConnection_IsStoredOnce) {

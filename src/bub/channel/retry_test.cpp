@@ -271,6 +271,76 @@ TEST_F(Taken, D227_RunThatTakerHasEnded_IsNotAnswered) {
         CheckpointerError(ErrorCode::run_already_completed, "another process has ended the run")));
 }
 
+/// A log that processes share, which stores the first answer by a call that fails: its message is left to the process that takes it next.
+/// This one does, while it records the receipt of another answer, whose first calls fail.
+class RetakingLog final : public MemoryDeliveryLog {
+public:
+    std::optional<std::chrono::nanoseconds> poll_interval() const override {
+        return std::chrono::seconds(1);
+    }
+    Task<UnfinishedRecords> take() override {
+        UnfinishedRecords records;
+        if (takes > 0) co_await both_failed.wait();
+        ++takes;
+        if (takes == 3) records.inbounds = co_await MemoryDeliveryLog::unfinished();
+        // The manager knows then that it was taken.
+        if (takes == 4) retaken.set();
+        co_return records;
+    }
+    Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override {
+        const bool fails = !std::exchange(was_lost, true);
+        std::string id =
+            co_await MemoryDeliveryLog::intend_output(std::move(output), std::move(answers));
+        if (fails) throw CheckpointerError(ErrorCode::connect, "whether it was stored is unknown");
+        co_return id;
+    }
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override {
+        if (note == DeliveryNote::left) left.insert(left.end(), ids.begin(), ids.end());
+        if (note == DeliveryNote::sent) {
+            if (both_failed.is_set()) co_await retaken.wait();
+            if (sent_fails > 0) {
+                --sent_fails;
+                throw CheckpointerError(ErrorCode::connect, "the server is down");
+            }
+        }
+        co_await MemoryDeliveryLog::record(note, std::move(ids), std::move(detail));
+    }
+
+    cubepi::AsyncEvent both_failed;
+    cubepi::AsyncEvent retaken;
+    int takes = 0;
+    int sent_fails = 0;
+    Texts left;
+
+private:
+    bool was_lost = false;
+};
+
+TEST_F(Retry, D90_MessageTakenAgain_IsNotLeft) {
+    for (const int failing_calls : {1, 2}) {
+        SCOPED_TRACE(failing_calls);
+        const auto shared = std::make_shared<RetakingLog>();
+        shared->sent_fails = failing_calls;
+        Gateway other;
+        other.options.deliveries = shared;
+        other.run([shared](Gateway& h) -> Task<> {
+            co_await h.handler(update("one"));
+            co_await h.manager->idle();
+            Envelope elsewhere = from("chat", "2", "two");
+            co_await h.handler(std::move(elsewhere));
+            const int calls = shared->sent_fails;
+            while (shared->sent_fails == calls)
+                co_await h.clock->sleep_for(std::chrono::milliseconds(1));
+            co_await h.manager->idle();
+            shared->both_failed.set();
+            while (shared->takes < 8) co_await h.clock->sleep_for(std::chrono::seconds(1));
+        });
+        EXPECT_EQ(other.begun, (Texts{"one", "two"}));
+        EXPECT_EQ(shared->left, Texts()) << "it is processed here";
+        EXPECT_TRUE(cubepi::run(shared->unfinished()).empty());
+    }
+}
+
 TEST_F(Retry, D90_OtherFailures_AreAnsweredAsBefore) {
     for (const std::exception_ptr& failure :
          {std::make_exception_ptr(cubepi::Error(ErrorCode::connect, "the model is down")),

@@ -157,6 +157,29 @@ TEST_F(PostgresDeliveries, D205_HeldBackMessage_KeepsTheSession) {
     EXPECT_EQ(second.begun, Texts());
 }
 
+TEST_F(PostgresDeliveries, B14_OverflowElsewhere_IsAnswered) {
+    ChannelManagerOptions options;
+    options.max_waiting = 1;
+    Host first(tables.open(), options);
+    Host second(tables.open(), options);
+    first.held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(first, second, [](Host& a, Host& b) -> Task<> {
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        co_await b.handler(update("two", "two"));
+        const cubepi::Outcome<> refused =
+            co_await cubepi::outcome_of(b.handler(update("three", "three")));
+        EXPECT_EQ(cubepi::logged_error(refused.failure()), "limit");
+        EXPECT_EQ(b.manager->problem(), "");
+        while (b.channel->sent.empty())
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        // One that is known is not refused.
+        co_await b.handler(update("two", "two"));
+    }));
+    ASSERT_FALSE(second.channel->sent.empty());
+    EXPECT_EQ(second.channel->sent.front().context.at("rejected"), true);
+}
+
 TEST_F(PostgresDeliveries, D205_MessageFromElsewhere_FollowsCollectedOnes) {
     tables.options.poll = std::chrono::milliseconds(5);
     Host first(tables.open());

@@ -232,6 +232,43 @@ TEST_F(TelegramProgress, FailedTurn_LeavesAnIncompleteAnswer) {
     EXPECT_EQ(api.texts(7).at(1), "An error occurred");
 }
 
+/// A log that processes share.
+class SharedLog final : public MemoryDeliveryLog {
+public:
+    std::optional<std::chrono::nanoseconds> poll_interval() const override {
+        return std::chrono::hours(1);
+    }
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override {
+        if (is_taken) throw SessionTakenError("another gateway sends it");
+        co_await MemoryDeliveryLog::record(note, std::move(ids), std::move(detail));
+    }
+
+    bool is_taken = false;
+};
+
+TEST_F(TelegramProgress, D206_TakenAnswer_IsNotCompletedHere) {
+    const auto log = std::make_shared<SharedLog>();
+    serve([&](Fixture&) -> Task<> {
+        for (const std::int64_t chat : {7, 8}) {
+            std::string text = co_await generate(chat, words(50), std::chrono::milliseconds(200));
+            Envelope whole = message(chat);
+            whole.content = text + std::string(5'000, 'x');
+            std::vector<std::string> none;
+            std::string id = co_await log->intend(whole, std::move(none));
+            const auto progress = std::make_shared<SendProgress>(log, std::move(id));
+            log->is_taken = chat == 8;
+            Task<> sending = channel->send_tracked(std::move(whole), progress);
+            const cubepi::Outcome<> sent = co_await cubepi::outcome_of(std::move(sending));
+            EXPECT_EQ(is_session_taken(sent.failure()), chat == 8);
+            channel->end_turn(message(chat), sent.failure());
+        }
+    });
+    EXPECT_EQ(api.texts(7).size(), 2u);
+    EXPECT_TRUE(api.texts(7).back().ends_with("xxx"));
+    ASSERT_EQ(api.texts(8).size(), 1u);
+    EXPECT_TRUE(api.texts(8).front().ends_with("\u2026")) << "it was not edited";
+}
+
 TEST_F(TelegramProgress, AnswerReplacedByPlugin_IsNotShownTwice) {
     serve([this](Fixture&) -> Task<> {
         (void)co_await generate(7, words(50), std::chrono::milliseconds(200));

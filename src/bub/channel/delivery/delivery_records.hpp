@@ -57,7 +57,7 @@ public:
     std::optional<KnownInbound> find(const std::string& channel,
                                      const std::string& inbound_id) const;
     std::size_t open() const { return inbounds_.size() + outbounds_.size(); }
-    /// Throws Error(storage_full) if no more records may be open.
+    /// Throws Error(storage_full) if no more messages may be received.
     void check_limit() const;
     std::vector<StoredInbound> unfinished() const;
     std::vector<Delivery> unsettled() const;

@@ -362,14 +362,19 @@ void DeliveryTables::note_failure(const std::exception_ptr& failure) {
 void DeliveryTables::write_together(const std::vector<DeliveryWritePtr>& steps) {
     reserve_ids(steps);
     std::set<std::string> sessions;
-    std::set<std::string> received;
+    std::map<std::string, DeliveryWritePtr> received;
+    std::vector<std::pair<DeliveryWritePtr, DeliveryWritePtr>> repeated;
     std::vector<DeliveryWritePtr> written;
     SqlBatch writes;
     for (const bool last : {false, true}) {
         for (const DeliveryWritePtr& step : steps) {
             if (step->is_last != last) continue;
             // Two calls of this transaction receive the same message.
-            if (!step->message_key.empty() && !received.insert(step->message_key).second) continue;
+            if (!step->message_key.empty()) {
+                const auto [first, is_first] = received.emplace(step->message_key, step);
+                if (!is_first) repeated.emplace_back(step, first->second);
+                if (!is_first) continue;
+            }
             sessions.insert(step->sessions.begin(), step->sessions.end());
             step->write(writes);
             written.push_back(step);
@@ -387,6 +392,7 @@ void DeliveryTables::write_together(const std::vector<DeliveryWritePtr>& steps) 
             written[at]->failure = std::current_exception();
         }
     }
+    for (const auto& [step, first] : repeated) step->failure = first->failure;
 }
 
 /// The ids of answers are known before they are stored, so that a statement that is executed again stores an answer once. That of the first

@@ -107,7 +107,7 @@ public:
     std::size_t gateways() const noexcept { return gateways_; }
 
     std::string session_key(const Envelope& message) const;
-    /// Throws Error(storage_full) if no more records may be open.
+    /// Throws Error(storage_full) if no more messages may be received.
     void check_limit() const;
 
     /// Notes the session of a record of this gateway. `key`: that of a message which clients at other gateways may wait for (D273).

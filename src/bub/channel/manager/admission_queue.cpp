@@ -8,6 +8,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
@@ -127,6 +128,11 @@ Task<> AdmissionQueue::receive(Envelope message) {
         Task<std::optional<std::string>> storing = deliveries_.receive(message);
         Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
         context_.storing_failed.reset();
+        if (cubepi::detail::error_code_of(stored.failure()) == ErrorCode::limit) {
+            check_open(context_.open);
+            announce_rejection(std::move(message), full_notice);
+            throw queue_full();
+        }
         // After the end of the manager the framework may be gone.
         if (!stored && !stored.cancelled() && context_.open && context_.partial_outage().empty())
             context_.storing_failed = context_.clock().now();

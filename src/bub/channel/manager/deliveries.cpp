@@ -114,7 +114,6 @@ void Deliveries::record_late() {
     if (is_writing_late_ || (late_sent_.empty() && late_finished_.empty() && late_notes_.empty()))
         return;
     is_writing_late_ = true;
-    retaken_.clear();
     context_.spawn(write_late());
 }
 
@@ -128,12 +127,23 @@ Task<> Deliveries::write_late() {
         sent.insert(sent.end(), soon_sent_.begin(), soon_sent_.end());
     for (std::string& id : sent) co_await note_sent(std::move(id));
     for (auto& [receipts, stop] : finished) co_await finish(std::move(receipts), stop);
-    if (late_sent_.empty()) {
-        for (auto& [note, ids] : notes) co_await write_soon(note, std::move(ids));
-    } else {
-        late_notes_.insert(late_notes_.end(), notes.begin(), notes.end());
+    for (auto& [note, ids] : notes) {
+        remove_retaken(note, ids);
+        if (ids.empty()) continue;
+        if (late_sent_.empty()) {
+            co_await write_soon(note, std::move(ids));
+        } else {
+            late_notes_.emplace_back(note, std::move(ids));
+        }
     }
+    retaken_.clear();
     is_writing_late_ = false;
+}
+
+/// A message that was taken again is processed here, with the same fence: it must not be left.
+void Deliveries::remove_retaken(DeliveryNote note, Receipts& ids) const {
+    if (note == DeliveryNote::left)
+        std::erase_if(ids, [this](const std::string& id) { return retaken_.contains(id); });
 }
 
 /// Each session by itself: one that another gateway has taken must not prevent the others (D206).
@@ -174,8 +184,7 @@ Task<> Deliveries::write_soon(DeliveryNote note, Receipts ids) {
     const Outcome<> written = co_await outcome_of(std::move(writing));
     // At the end of the manager release() leaves all of them.
     if (written.cancelled()) written.rethrow();
-    if (note == DeliveryNote::left)
-        std::erase_if(ids, [this](const std::string& id) { return retaken_.contains(id); });
+    remove_retaken(note, ids);
     if (!written && !ids.empty() && repeats(written.failure()))
         late_notes_.emplace_back(note, std::move(ids));
 }

@@ -105,6 +105,7 @@ private:
     Task<> write_late();
     Task<> put_back_late(Receipts receipts);
     Task<> write_soon(DeliveryNote note, Receipts ids);
+    void remove_retaken(DeliveryNote note, Receipts& ids) const;
     /// Returns true if record_late() records what has failed so.
     bool repeats(const std::exception_ptr& failure) const;
     void not_recorded(std::string_view step, const std::exception_ptr& failure,

@@ -103,6 +103,7 @@ Task<> Recovery::begin() {
     if (!log) co_return;
     const auto interval = log->poll_interval();
     log->serve(channels_.names());
+    log->limit_waiting(context_.options.max_waiting);
     Task<> recovering = recover();
     const Outcome<> recovered = co_await outcome_of(std::move(recovering));
     // A database that cannot be reached yet prevents no start (D90): the records are taken when it can.

@@ -124,8 +124,9 @@ Task<> LiveAnswer<Sender>::finish(std::vector<Text> final_parts,
                                   std::shared_ptr<SendProgress> progress) {
     end();
     co_await idle_.wait();
-    // A part that is shown has arrived.
-    if (shown_.empty()) progress_ = std::move(progress);
+    progress_ = std::move(progress);
+    // A part that is shown has arrived: the answer does not only wait. Each further request is checked (D206).
+    if (progress_ && !shown_.empty()) (void)co_await progress_->begin();
     for (std::size_t index = 0; index < final_parts.size(); ++index)
         co_await put(index, std::move(final_parts[index]), true);
     for (; shown_.size() > final_parts.size(); shown_.pop_back())
@@ -141,6 +142,7 @@ Task<> LiveAnswer<Sender>::put(std::size_t index, Text part, bool is_final) {
         if (shown_[index].text == part) co_return;
         Message message;
         message.text = part;
+        message.progress = progress_;
         Task<bool> editing = is_final
                                  ? sender.edit(parts_.to, shown_[index].id, std::move(message))
                                  : sender.try_edit(parts_.to, shown_[index].id, std::move(message));

@@ -243,6 +243,7 @@ Task<bool> MessageSender::edit(ChatTarget in, std::int64_t message_id, OutgoingT
     repeated->to = in;
     repeated->method = "editMessageText";
     repeated->parameters = edit_parameters(in, message_id, message);
+    repeated->progress = std::move(message.progress);
     repeated->is_repeatable = true;
     Task<Json> delivering = deliver(std::move(repeated));
     const Outcome<Json> edited = co_await outcome_of(std::move(delivering));
