@@ -88,8 +88,8 @@ private:
     /// "STOP" came with the first content or before it: the server may repeat it in every chunk.
     bool is_premature_ = false;
     std::array<std::size_t, 3> metadata_bytes_{};
-    std::optional<std::int64_t> answer_tokens_;
-    std::optional<std::int64_t> thought_tokens_;
+    TokenCount answer_tokens_;
+    TokenCount thought_tokens_;
 };
 
 }  // namespace cubepi::detail
