@@ -3,12 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/usage.hpp>
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
