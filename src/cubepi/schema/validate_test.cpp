@@ -283,7 +283,7 @@ TEST(Validate, D136_CopiesOfDefaults_AreLimited) {
               "together\n");
 }
 
-TEST(Validate, LargeValueOfAlternatives_IsCopiedAFewTimes) {
+TEST(Validate, LargeAlternatives_AreCopiedAFewTimes) {
     // Each attempt copies the value. Without a limit the last alternative would insert its default.
     JsonArray alternatives(200, JsonObject{{"required", JsonArray{"missing"}}});
     alternatives.emplace_back(json(R"({"properties":{"b":{"default":1}}})"));

@@ -1,7 +1,6 @@
 #include <cubepi/provider/gemini/generate_api.hpp>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
