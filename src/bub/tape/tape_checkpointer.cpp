@@ -19,7 +19,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/provider/wire/answer_size.hpp>
+#include <cubepi/core/support/json_memory.hpp>
 
 // The functions for messages, extra and threads, and those that all share. Runs, requests and forks have their own sources in
 // checkpointer/.

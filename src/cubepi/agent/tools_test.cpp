@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <latch>
+#include <stop_token>
 
 #include <cubepi/agent/loop.hpp>
+#include <cubepi/agent/run/tool_output.hpp>
 
 namespace cubepi {
 namespace {
@@ -244,6 +247,27 @@ TEST(Tools, D24_LongResult_IsCutAndSpilled) {
     const std::string spilled = run(with.prompt("hi")).new_messages[2].text();
     EXPECT_NE(spilled.find("Read c2.txt"), std::string::npos);
     EXPECT_EQ(sink->retained, long_text);
+}
+
+/// A sink that is cancelled while it writes, and ends afterwards.
+struct CancelledSink final : SpillSink {
+    std::string spill(std::string_view, std::string_view, std::string_view) override {
+        cancel.request_stop();
+        cancelled.wait();
+        return "Read it in /spilled.";
+    }
+    std::stop_source cancel;
+    std::latch cancelled{1};
+};
+
+TEST(Tools, CancelledSpill_CancelsTheCut) {
+    const auto sink = std::make_shared<CancelledSink>();
+    AgentToolResult result(std::string(100, 'x'));
+    Task<AgentToolResult> cutting = detail::cut_tool_output(
+        Runtime::standard(), sink, SharedString("echo"), "c1", 10, std::move(result));
+    EXPECT_THROW((void)run(cancel_on(sink->cancel.get_token(), std::move(cutting))),
+                 boost::system::system_error);
+    sink->cancelled.count_down();
 }
 
 TEST(Tools, D43_Call_RunsTheDefinitionItsRequestAdvertised) {

@@ -116,6 +116,22 @@ TEST(McpClient, UnusableTools_AreLeftOutWithReasons) {
         EXPECT_EQ(problem.find('\x1b'), std::string::npos) << problem;
 }
 
+TEST(McpClient, D136_LongOptionalMembers_AreDropped) {
+    const auto list = run(FakeServer("modern,long").start()->tools());
+    EXPECT_EQ(names_of(*list), (std::vector<std::string>{"long", "deep", "plain"}));
+    for (const std::size_t dropped : {0U, 1U}) {
+        EXPECT_FALSE(list->tools[dropped].output_schema);
+        EXPECT_TRUE(list->tools[dropped].annotations.empty());
+    }
+    EXPECT_TRUE(list->tools[2].output_schema);
+    EXPECT_FALSE(list->tools[2].annotations.empty());
+    EXPECT_THAT(list->problems,
+                ::testing::ElementsAre(HasSubstr("tool 'long': its `outputSchema` is not used"),
+                                       HasSubstr("tool 'long': its `annotations` is not used"),
+                                       HasSubstr("tool 'deep': its `outputSchema` is not used"),
+                                       HasSubstr("tool 'deep': its `annotations` is not used")));
+}
+
 TEST(McpClient, FreshList_IsNotRequestedAgain) {
     const auto client = FakeServer("modern").start();
     const auto both = [](std::shared_ptr<McpClient> one) -> Task<bool> {

@@ -65,6 +65,16 @@ TEST(McpElicitation, Answers_GetTypesAndDefaults) {
     EXPECT_THROW((void)detail::elicitation_content(params, answers), Error);
 }
 
+TEST(McpElicitation, D136_HugeDefaults_AreRefused) {
+    std::string items = "{}";
+    for (int i = 0; i < 400; ++i) items += ",{}";
+    const JsonObject params =
+        form(R"({"a":{"type":"array","default":[)" + items +
+             R"(],"items":{"properties":{"p":{"$ref":"#/properties/d"}}}},)" +
+             R"("d":{"type":"string","default":")" + std::string(40'000, 'x') + "\"}}");
+    EXPECT_THROW((void)detail::elicitation_content(params, {}), Error);
+}
+
 TEST(McpElicitation, OversizedForms_AreRefused) {
     std::string many = "{";
     for (int i = 0; i < 17; ++i)

@@ -93,10 +93,11 @@ struct McpLimits {
     /// Lines that are not JSON-RPC messages, in a row. More end the connection; servers that log to standard output by mistake
     /// stay below.
     std::size_t max_garbage_lines = 1000;
-    std::size_t max_batch = 1000;                   ///< messages; a larger batch is not a message
-    std::size_t max_tools = 512;                    ///< further ones are left out
-    std::size_t max_offers = 1000;                  ///< prompts, resources, or templates
-    std::size_t max_schema_bytes = 64 * 1024;       ///< a tool with a longer one is left out
+    std::size_t max_batch = 1000;   ///< messages; a larger batch is not a message
+    std::size_t max_tools = 512;    ///< further ones are left out
+    std::size_t max_offers = 1000;  ///< prompts, resources, or templates
+    /// A tool with a longer input schema is left out; a longer output schema, or longer annotations, are dropped.
+    std::size_t max_schema_bytes = 64 * 1024;
     std::size_t max_description_bytes = 16 * 1024;  ///< a longer one is cut
     std::size_t max_result_bytes =
         4 * 1024 * 1024;         ///< all content of a call; the rest is left out

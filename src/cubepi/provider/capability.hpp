@@ -57,7 +57,7 @@ struct TemperatureSpec {
 /// The transformation of a tool's JSON Schema for a request (D27).
 enum class SchemaDialect : std::uint8_t {
     as_given,     ///< only a missing `"type": "object"` at the top is added
-    inline_refs,  ///< `$ref`s into the schema are replaced by their targets, except recursive ones
+    inline_refs,  ///< like it, and `$ref`s are replaced by their targets, unless recursive or huge
 };
 
 struct CapabilityDescriptor {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/json_memory.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -63,8 +64,8 @@ bool holds_schema_map(std::string_view key) {
            key == "$defs" || key == "definitions";
 }
 
-/// Replaces references by what they name. A definition that refers to itself stays a reference, and then the
-/// definitions stay too.
+/// Replaces references by what they name. A definition that refers to itself stays a reference, and so do references
+/// beyond a size and a depth, because nested ones grow exponentially; then the definitions stay too.
 class Inliner {
 public:
     explicit Inliner(const JsonObject& root) : root_(root) {}
@@ -110,7 +111,7 @@ private:
     Json follow(const JsonObject& object, const std::string& reference) {
         const Json* target = definition(root_, reference);
         const bool recursive = std::find(open_.begin(), open_.end(), reference) != open_.end();
-        if (!target || recursive) {
+        if (!target || recursive || open_.size() >= deepest_reference || !can_add(*target)) {
             has_reference_ = true;
             return object;
         }
@@ -125,8 +126,19 @@ private:
         return result;
     }
 
+    bool can_add(const Json& target) {
+        if (bytes_left_ == 0) return false;
+        const std::size_t bytes = detail::json_memory(target);
+        const bool fits = bytes <= bytes_left_;
+        bytes_left_ = fits ? bytes_left_ - bytes : 0;
+        return fits;
+    }
+
+    static constexpr std::size_t deepest_reference = 32;
+
     const JsonObject& root_;
     std::vector<std::string> open_;
+    std::size_t bytes_left_ = std::size_t{1} << 20U;
     bool has_reference_ = false;
 };
 

@@ -22,7 +22,7 @@ bool is_strict_schema(const Json& schema);
 /// Converts `schema` to the part of JSON Schema that endpoints can enforce: every object is closed and all of its
 /// properties are required. A property with a default must be present; other optional ones may be null. Unsupported
 /// limits (lengths) are omitted: the answer is validated against `schema` anyway. Empty if the schema cannot be
-/// expressed: free maps, values of any form, recursion, conditions.
+/// expressed: free maps, values of any form, recursion, references that would make it huge, conditions.
 std::optional<Json> strict_schema(const Json& schema);
 
 /// Returns true for the values of "format" that OpenAI's strict mode accepts; it refuses a schema with another one.

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cubepi/core/support/json_memory.hpp>
 #include <cubepi/schema/json_schema.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -127,6 +128,35 @@ TEST(StrictSchema, InexpressibleSchema_IsReported) {
     }
     EXPECT_FALSE(strict_schema(json_schema_of<Tree>()));
     EXPECT_FALSE(strict_schema(json_schema_of<std::map<std::string, int>>()));
+}
+
+TEST(ToolSchema, D136_NestedReferences_StayBeyondALimit) {
+    // Each definition has the next one twice, as 2^30 copies.
+    JsonObject definitions;
+    for (int i = 0; i < 30; ++i) {
+        const Json next(JsonObject{{"$ref", "#/$defs/" + std::to_string(i + 1)}});
+        definitions[std::to_string(i)] =
+            JsonObject{{"type", "object"}, {"properties", JsonObject{{"x", next}, {"y", next}}}};
+    }
+    definitions["30"] = JsonObject{{"type", "string"}};
+    JsonObject schema{{"type", "object"},
+                      {"properties", JsonObject{{"a", JsonObject{{"$ref", "#/$defs/0"}}}}},
+                      {"$defs", definitions}};
+    const Json lowered = lower_tool_schema(schema, SchemaDialect::inline_refs);
+    EXPECT_EQ(lowered.at("$defs"), Json(definitions));
+    EXPECT_FALSE(lowered.at_pointer("/properties/a").as_object().contains("$ref"));
+    EXPECT_LT(json_memory(lowered), std::size_t{4} << 20U);
+    EXPECT_FALSE(strict_schema(schema));
+}
+
+TEST(ToolSchema, D136_DeepReferences_StayBeyondALimit) {
+    JsonObject definitions;
+    for (int i = 0; i < 5'000; ++i)
+        definitions[std::to_string(i)] =
+            JsonObject{{"items", JsonObject{{"$ref", "#/$defs/" + std::to_string(i + 1)}}}};
+    const JsonObject schema{{"$ref", "#/$defs/0"}, {"$defs", std::move(definitions)}};
+    const Json lowered = lower_tool_schema(schema, SchemaDialect::inline_refs);
+    EXPECT_FALSE(is_nested_deeper(lowered.at("items"), 100));
 }
 
 TEST(StrictSchema, UnsupportedFormats_BecomeDescriptions) {

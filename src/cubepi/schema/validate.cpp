@@ -13,6 +13,7 @@
 #include <boost/json.hpp>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_memory.hpp>
 #include <cubepi/schema/issue.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -36,8 +37,11 @@ std::string with_lines(std::string text, const std::vector<SchemaIssue>& issues)
         text += "\n- " + detail::abbreviated(issues[i].path, longest_path) + ": " +
                 detail::abbreviated(issues[i].message, longest_message);
     }
-    if (shown < issues.size())
-        text += "\n- and " + std::to_string(issues.size() - shown) + " more problems";
+    if (shown < issues.size()) {
+        const bool counted = issues.size() < detail::most_explained_issues;
+        text += "\n- and " + (counted ? std::to_string(issues.size() - shown) : "many") +
+                " more problems";
+    }
     return text;
 }
 
@@ -183,10 +187,12 @@ using detail::SchemaNode;
 namespace json_types = detail::json_types;
 
 // The decision must hold for large values. Defaults and the reasons of a failure are conveniences.
-constexpr int most_steps_to_decide = 10000000;
+constexpr std::size_t most_steps_to_decide = 10000000;
 constexpr int most_steps_to_fill = 100000;
-constexpr int most_steps_to_explain = 100000;
+constexpr std::size_t most_steps_to_explain = 100000;
 constexpr int deepest_fill = 2000;
+// A default is copied to each place that lacks it, so a small schema could fill the memory.
+constexpr std::size_t most_default_bytes = std::size_t{8} << 20U;
 
 // Inserts defaults and converts values; see JsonSchema::validate. Values that match nothing stay unchanged.
 class Filler {
@@ -198,6 +204,8 @@ public:
         fill_value(node, value, coerce);
         --depth_;
     }
+
+    bool defaults_are_too_large() const { return defaults_are_too_large_; }
 
 private:
     void fill_value(const SchemaNode& node, Json& value, bool coerce) {
@@ -234,6 +242,7 @@ private:
     }
 
     void fill_object(const SchemaNode::Fields& rules, JsonObject& object, bool coerce) {
+        spend(rules.property_nodes.size() / 16);
         if (rules.additional && rules.additional->keywords) {
             for (auto& field : object) {
                 if (!rules.property(field.key())) fill(*rules.additional, field.value(), coerce);
@@ -253,12 +262,24 @@ private:
             }
             if (present) {
                 fill(property, *present, coerce);
-            } else if (default_value) {
+            } else if (default_value && can_add(*default_value)) {
                 auto& added = object[key];
                 added = *default_value;
                 fill(property, added, coerce);
             }
         }
+    }
+
+    bool can_add(const Json& default_value) {
+        if (defaults_are_too_large_) return false;
+        const std::size_t bytes = detail::json_memory(default_value);
+        defaults_are_too_large_ = bytes > default_bytes_;
+        if (defaults_are_too_large_) {
+            steps_ = 0;
+        } else {
+            default_bytes_ -= bytes;
+        }
+        return !defaults_are_too_large_;
     }
 
     void fill_items(const SchemaNode::Items& rules, JsonArray& array, bool coerce) {
@@ -278,6 +299,7 @@ private:
                       bool coerce) {
         for (const auto* alternative : alternatives) {
             if (steps_ <= 0) return false;
+            spend(detail::json_memory(value) / 1024);
             Json candidate = value;
             fill(*alternative, candidate, coerce);
             if (checker_.fits(*alternative, candidate)) {
@@ -288,9 +310,15 @@ private:
         return false;
     }
 
+    void spend(std::size_t steps) {
+        steps_ -= static_cast<int>(std::min<std::size_t>(steps, most_steps_to_fill));
+    }
+
     detail::SchemaChecker checker_{most_steps_to_fill};
     int steps_ = most_steps_to_fill;
     int depth_ = 0;
+    std::size_t default_bytes_ = most_default_bytes;
+    bool defaults_are_too_large_ = false;
 };
 
 SchemaIssue root_issue(std::string message) {
@@ -330,7 +358,12 @@ std::vector<SchemaIssue> JsonSchema::validate(Json& value) const {
     const SchemaNode& schema = state_->compiled();
     if (is_nested_deeper(value, max_json_depth))
         return {root_issue("nested deeper than " + std::to_string(max_json_depth) + " levels")};
-    Filler().fill(schema, value, true);
+    Filler filler;
+    filler.fill(schema, value, true);
+    if (filler.defaults_are_too_large()) {
+        return {root_issue("cannot be checked: the defaults of its schema have more than " +
+                           std::to_string(most_default_bytes) + " bytes together")};
+    }
     detail::SchemaChecker decide(most_steps_to_decide);
     if (decide.fits(schema, value)) return {};
     if (!decide.problem().empty())

@@ -268,6 +268,55 @@ TEST(Validate, HostileValues_AreHandledSafely) {
             .empty());
 }
 
+TEST(Validate, D136_CopiesOfDefaults_AreLimited) {
+    const auto validated = [](std::size_t bytes) {
+        Json schema = json(R"({"properties":{"a":{"type":"array","items":{"properties":{
+            "p":{"$ref":"#/$defs/d"},"q":{"$ref":"#/$defs/d"}}}}},"$defs":{"d":{}}})");
+        schema.at_pointer("/properties/a").as_object()["default"] = JsonArray(50, JsonObject());
+        schema.at_pointer("/$defs/d").as_object()["default"] = std::string(bytes, 'x');
+        Json value(JsonObject{});
+        return lines(JsonSchema(std::move(schema)).validate(value));
+    };
+    EXPECT_EQ(validated(10'000), "");
+    EXPECT_EQ(validated(100'000),
+              "<root>: cannot be checked: the defaults of its schema have more than 8388608 bytes "
+              "together\n");
+}
+
+TEST(Validate, LargeAlternatives_AreCopiedAFewTimes) {
+    // Each attempt copies the value. Without a limit the last alternative would insert its default.
+    JsonArray alternatives(200, JsonObject{{"required", JsonArray{"missing"}}});
+    alternatives.emplace_back(json(R"({"properties":{"b":{"default":1}}})"));
+    const JsonSchema schema(JsonObject{{"anyOf", std::move(alternatives)}});
+    Json small(JsonObject{{"a", "x"}});
+    EXPECT_TRUE(schema.validate(small).empty());
+    EXPECT_TRUE(small.as_object().contains("b"));
+    Json large(JsonObject{{"a", std::string(1'000'000, 'x')}});
+    EXPECT_TRUE(schema.validate(large).empty());
+    EXPECT_FALSE(large.as_object().contains("b"));
+}
+
+TEST(Validate, ManyIssues_EndTheExplanation) {
+    const JsonSchema schema(json(R"({"items":{"type":"object"}})"));
+    Json value(JsonArray(20'000, "x"));
+    const auto issues = schema.validate(value);
+    EXPECT_EQ(issues.size(), detail::most_explained_issues);
+    EXPECT_NE(format_issues("f", issues).find("\n- and many more problems"), std::string::npos);
+    Json fields(JsonObject{});
+    for (int i = 0; i < 2'000; ++i) fields.as_object()[std::to_string(i)] = 0;
+    EXPECT_EQ(JsonSchema(json(R"({"additionalProperties":false})")).validate(fields).size(),
+              detail::most_explained_issues);
+}
+
+TEST(Validate, TextsOfIssues_AreLimited) {
+    const std::string key(100'000, 'k');
+    Json value(JsonObject{{key, JsonArray(900, "x")}});
+    const auto issues = JsonSchema(json(R"({"additionalProperties":{"items":{"type":"integer"}}})"))
+                            .validate(value);
+    EXPECT_FALSE(issues.empty());
+    EXPECT_LT(issues.size(), 100U);
+}
+
 TEST(CompileSchema, InvalidSchema_NamesThePlace) {
     EXPECT_EQ(compile_problem(R"({"properties":{"a/b":{"type":"strng"}}})"),
               "the JSON Schema is not valid at /properties/a~1b/type: \"strng\" is not a type");
@@ -334,6 +383,33 @@ TEST(CompileSchema, ConcurrentThreads_MayValidate) {
     }
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(good.load(), 200);
+}
+
+TEST(SchemaChecker, WorkThatGrowsWithTheSchema_IsCounted) {
+    JsonArray names;
+    JsonObject lists;
+    JsonObject schemas;
+    for (int i = 0; i < 1'600; ++i) {
+        const std::string name = "n" + std::to_string(i);
+        names.emplace_back(name);
+        lists[name] = JsonArray{"x"};
+        schemas[name] = true;
+    }
+    const Json value(JsonArray(200, JsonObject{{"a", 1}}));
+    const auto problem = [&value](JsonObject item) {
+        const Json source(JsonObject{{"items", std::move(item)}});
+        const detail::CompiledSchema schema(source);
+        detail::SchemaChecker checker(10'000);
+        (void)checker.fits(schema.root(), value);
+        return std::string(checker.problem());
+    };
+    names.emplace_back(JsonObject{{"a", 1}});
+    EXPECT_EQ(problem(JsonObject{{"enum", std::move(names)}}), "it takes too many steps");
+    EXPECT_EQ(problem(JsonObject{{"dependentRequired", std::move(lists)}}),
+              "it takes too many steps");
+    EXPECT_EQ(problem(JsonObject{{"patternProperties", std::move(schemas)}}),
+              "it takes too many steps");
+    EXPECT_EQ(problem(JsonObject{{"type", "object"}}), "");
 }
 
 TEST(SchemaChecker, ExponentialSchema_IsAbandoned) {

@@ -1,6 +1,7 @@
 #include <cubepi/agent/run/tool_output.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -219,6 +221,7 @@ Task<AgentToolResult> cut_tool_output(std::shared_ptr<const Runtime> runtime,
         try {
             where = co_await offload(*runtime->workers, std::move(write));
         } catch (const std::exception& error) {
+            if (is_cancellation(std::current_exception())) throw;
             where = std::string("The whole could not be retained: ") + error.what();
         }
     }

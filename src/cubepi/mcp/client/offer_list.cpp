@@ -182,6 +182,8 @@ public:
 
 private:
     void add_tool(const Json& json);
+    /// Returns a member that the tool can do without; null if it is absent or beyond the limits of schemas.
+    const Json* optional_member(const JsonObject& tool, std::string_view key);
     void leave_out(std::string_view name, const std::string& reason);
 
     const McpLimits limits_;
@@ -260,10 +262,11 @@ void McpToolListReader::add_tool(const Json& json) {
     tool.description = replace_broken_utf8(description.substr(
         0, complete_utf8_prefix(description.substr(0, limits_.max_description_bytes))));
     tool.input_schema = std::make_shared<const Json>(*schema);
-    if (const Json* output = object->if_contains("outputSchema"))
+    if (const Json* output = optional_member(*object, "outputSchema"))
         tool.output_schema = std::make_shared<const Json>(*output);
-    if (const JsonObject* annotations = object_member(*object, "annotations"))
-        tool.annotations = *annotations;
+    if (const Json* annotations = optional_member(*object, "annotations");
+        annotations && annotations->is_object())
+        tool.annotations = annotations->get_object();
     try {
         tool.headers = header_parameters(*schema);
     } catch (const Error& error) {
@@ -272,6 +275,16 @@ void McpToolListReader::add_tool(const Json& json) {
     tool.digest = digest_of(tool);
     names_.insert(tool.name);
     list_.tools.push_back(std::move(tool));
+}
+
+const Json* McpToolListReader::optional_member(const JsonObject& tool, std::string_view key) {
+    const Json* member = tool.if_contains(key);
+    if (!member || (!is_nested_deeper(*member, max_schema_depth) &&
+                    json_text(*member).size() <= limits_.max_schema_bytes))
+        return member;
+    leave_out(string_member(tool, "name"),
+              "its `" + std::string(key) + "` is not used, because it is too long or too deep");
+    return nullptr;
 }
 
 void McpToolListReader::leave_out(std::string_view name, const std::string& reason) {
@@ -283,7 +296,7 @@ void McpToolListReader::leave_out(std::string_view name, const std::string& reas
 McpToolList McpToolListReader::take() {
     if (problems_ > max_problems) {
         list_.problems.push_back(std::to_string(problems_ - max_problems) +
-                                 " more tools cannot be used");
+                                 " more problems of tools");
     }
     if (over_limit_ > 0) {
         list_.problems.push_back("only the first " + std::to_string(limits_.max_tools) +

@@ -8,6 +8,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/json_memory.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/provider/wire/decoding.hpp>

@@ -1,12 +1,12 @@
 #include <cubepi/provider/gemini/generate_api.hpp>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/json_memory.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/answer_end.hpp>
@@ -221,22 +221,25 @@ void GeminiDecoder::end(std::string_view reason, std::size_t pieces_before) {
 
 /// The prompt's count contains the cached tokens; thoughts are not part of the count of the answer.
 void GeminiDecoder::read_usage(const JsonObject& reported) {
-    const auto count = [&reported](std::string_view key) { return integer_member(reported, key); };
-    const std::optional<std::int64_t> prompt = count("promptTokenCount");
-    const std::optional<std::int64_t> cached = count("cachedContentTokenCount");
-    const std::optional<std::int64_t> answer = count("candidatesTokenCount");
-    const std::optional<std::int64_t> thoughts = count("thoughtsTokenCount");
+    // Limits the numbers of the endpoint before they are added.
+    const auto count = [&reported](std::string_view key) {
+        return TokenCount(integer_member(reported, key).value_or(-1));
+    };
+    const TokenCount prompt = count("promptTokenCount");
+    const TokenCount cached = count("cachedContentTokenCount");
+    const TokenCount answer = count("candidatesTokenCount");
+    const TokenCount thoughts = count("thoughtsTokenCount");
     Usage usage = assembler_.head().usage.value_or(Usage());
     if (prompt) {
         usage.input_tokens = std::max<std::int64_t>(
             0, *prompt + count("toolUsePromptTokenCount").value_or(0) - cached.value_or(0));
     }
-    if (cached) usage.cache_read_tokens = *cached;
+    if (cached) usage.cache_read_tokens = cached;
     if (answer) answer_tokens_ = answer;
     if (thoughts) thought_tokens_ = thoughts;
     if (answer_tokens_ || thought_tokens_)
         usage.output_tokens = answer_tokens_.value_or(0) + thought_tokens_.value_or(0);
-    if (thought_tokens_) usage.reasoning_tokens = *thought_tokens_;
+    if (thought_tokens_) usage.reasoning_tokens = thought_tokens_;
     if (!(usage == Usage())) assembler_.head().usage = usage;
 }
 

@@ -54,6 +54,21 @@ TEST(GeminiDecoder, D12_Usage_CountsTheUncachedPromptAndThoughts) {
                      .message.usage);
 }
 
+TEST(GeminiDecoder, HugeNumbersOfTokens_AreLimited) {
+    const std::string most = "9223372036854775807";
+    const Usage usage =
+        *decode(
+             R"(data: {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": )" +
+             most + R"(, "toolUsePromptTokenCount": )" + most +
+             R"(, "cachedContentTokenCount": -)" + most + R"(, "candidatesTokenCount": )" + most +
+             R"(, "thoughtsTokenCount": )" + most + "}}\n\n")
+             .message.usage;
+    EXPECT_EQ(*usage.input_tokens, TokenCount::most);
+    EXPECT_FALSE(usage.cache_read_tokens);
+    EXPECT_EQ(*usage.output_tokens, TokenCount::most);
+    EXPECT_EQ(*usage.reasoning_tokens, TokenCount::most);
+}
+
 TEST(GeminiDecoder, D13_Signature_EndsItsBlock) {
     const Decoded it =
         decode(chunk(R"({"text": "a"})") + chunk(R"({"text": "", "thoughtSignature": "s1"})") +

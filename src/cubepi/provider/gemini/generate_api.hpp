@@ -3,12 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/usage.hpp>
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
@@ -88,8 +88,8 @@ private:
     /// "STOP" came with the first content or before it: the server may repeat it in every chunk.
     bool is_premature_ = false;
     std::array<std::size_t, 3> metadata_bytes_{};
-    std::optional<std::int64_t> answer_tokens_;
-    std::optional<std::int64_t> thought_tokens_;
+    TokenCount answer_tokens_;
+    TokenCount thought_tokens_;
 };
 
 }  // namespace cubepi::detail

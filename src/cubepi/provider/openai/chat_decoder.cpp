@@ -11,10 +11,10 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/json_memory.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/usage.hpp>
 #include <cubepi/provider/openai/openai_words.hpp>
-#include <cubepi/provider/wire/answer_size.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/partial_json.hpp>
 

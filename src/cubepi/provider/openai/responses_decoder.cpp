@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/json_memory.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/usage.hpp>
 #include <cubepi/provider/openai/openai_words.hpp>

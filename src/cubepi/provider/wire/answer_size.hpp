@@ -2,7 +2,6 @@
 
 #include <cstddef>
 
-#include <cubepi/core/json.hpp>
 #include <cubepi/core/message.hpp>
 
 // The memory of an answer, and the shortening of one that is too large (StreamOptions::max_answer_bytes).
@@ -16,10 +15,6 @@ inline constexpr std::size_t piece_overhead = 32;
 /// Bytes that remain in the history of an answer that was too large: a request with them must still fit the context
 /// window.
 inline constexpr std::size_t retained_answer_size = std::size_t{64} << 10U;
-
-/// Estimates the memory of a JSON value.
-std::size_t json_memory(const Json& value);
-std::size_t json_memory(const JsonObject& object);
 
 /// Estimates the memory of a block without `block_overhead`.
 std::size_t block_memory(const AssistantContent& block);

@@ -156,6 +156,7 @@ JsonArray tags_of(const SchemaNode& alternative, std::string_view name) {
 
 // A schema and the value that it is applied to.
 struct SchemaChecker::Visit {
+    SchemaChecker& checker;
     const SchemaNode& node;
     const Json& value;
     const ValuePath& path;
@@ -167,12 +168,25 @@ struct SchemaChecker::Visit {
     template <class MakeIssue>
     void fail(MakeIssue&& make_issue) {
         ok = false;
-        if (issues) issues->push_back(make_issue());
+        if (done()) return;
+        issues->push_back(make_issue());
+        // The texts may be as long as the value's keys, or the schema.
+        const SchemaIssue& issue = issues->back();
+        checker.spend((sizeof issue + issue.path.size() + issue.expected.size() +
+                       issue.found.size() + issue.message.size()) /
+                      64);
     }
     void expect(std::string expected) {
         fail([&] { return wrong_type_issue(path, std::move(expected), value); });
     }
-    bool done() const { return !ok && !issues; }
+    bool done() const {
+        return !ok && (!issues || issues->size() >= most_explained_issues || checker.steps_ == 0);
+    }
+    // For work that grows with the schema and is not a check() of its own.
+    bool spend(std::size_t steps) {
+        if (!checker.spend(steps)) ok = false;
+        return checker.steps_ > 0;
+    }
     void mark(std::size_t position) {
         if (evaluated) (*evaluated)[position] = true;
     }
@@ -193,9 +207,9 @@ SchemaChecker::Issues SchemaChecker::explain(const SchemaNode& schema, const Jso
     return distinct;
 }
 
-bool SchemaChecker::spend(int steps) {
+bool SchemaChecker::spend(std::size_t steps) {
     steps_ -= std::min(steps, steps_);
-    if (steps_ <= 0) problem_ = "it takes too many steps";
+    if (steps_ == 0) problem_ = "it takes too many steps";
     return steps_ > 0;
 }
 
@@ -215,7 +229,7 @@ bool SchemaChecker::check(const SchemaNode& node, const Json& value, const Value
         own.resize(value.is_array() ? value.get_array().size() : value.get_object().size());
         evaluated = &own;
     }
-    Visit visit{node, value, path, outside ? &entered : scope, evaluated, issues};
+    Visit visit{*this, node, value, path, outside ? &entered : scope, evaluated, issues};
     ++depth_;
     if (node.accepts_nothing()) {
         visit.expect("no value");
@@ -291,6 +305,7 @@ bool SchemaChecker::check_type(Visit& visit) {
 
 bool SchemaChecker::check_choices(Visit& visit) {
     const auto& node = visit.node;
+    if (node.choices && !visit.spend(node.choices->size() / 16)) return false;
     if (node.choices && !contains_value(*node.choices, visit.value)) {
         visit.fail(
             [&] { return not_one_of_issue(visit.path, list_values(*node.choices), visit.value); });
@@ -350,10 +365,7 @@ void SchemaChecker::check_items(Visit& visit, const JsonArray& array) {
 
 void SchemaChecker::check_unique(Visit& visit, const JsonArray& array) {
     for (std::size_t i = 1; i < array.size() && !visit.done(); ++i) {
-        if (!spend(static_cast<int>(std::min<std::size_t>(i / 16, 1000)))) {
-            visit.ok = false;
-            return;
-        }
+        if (!visit.spend(i / 16)) return;
         for (std::size_t k = 0; k < i; ++k) {
             if (!equal_values(array[k], array[i])) continue;
             visit.fail([&] {
@@ -393,6 +405,7 @@ void SchemaChecker::check_fields(Visit& visit, const JsonObject& object) {
                 return missing_issue(visit.path.child(name.get_string()),
                                      property ? type_words(*property) : std::string("any value"));
             });
+            if (visit.done()) return;
         }
     }
     if (!visit.done()) check_each_field(visit, object);
@@ -412,6 +425,7 @@ void SchemaChecker::check_each_field(Visit& visit, const JsonObject& object) {
             check_child(visit, schema, entry.value(), here);
         };
         if (const auto* property = fields.property(name)) apply_to_field(*property);
+        if (!visit.spend(fields.patterns.size())) return;
         for (const auto& [pattern, schema] : fields.patterns) {
             if (!visit.done() && pattern.found_in(name)) apply_to_field(*schema);
         }
@@ -430,12 +444,14 @@ void SchemaChecker::check_each_field(Visit& visit, const JsonObject& object) {
 }
 
 void SchemaChecker::check_dependencies(Visit& visit, const JsonObject& object) {
+    if (!visit.spend(visit.node.fields->required_with.size() / 16)) return;
     for (const auto& [name, others] : visit.node.fields->required_with) {
         if (!object.contains(name)) continue;
         for (const auto& other : *others) {
             if (object.contains(other.get_string())) continue;
             visit.fail(
                 [&] { return missing_issue(visit.path.child(other.get_string()), "any value"); });
+            if (visit.done()) return;
         }
     }
     for (const auto& [name, schema] : visit.node.fields->schemas_with) {
@@ -464,13 +480,12 @@ void SchemaChecker::check_alternatives(Visit& visit, const std::vector<const Sch
                                        bool exactly_one) {
     std::size_t fitting = 0;
     std::vector<Issues> of_right_kind;
-    const auto here = visit.issues ? visit.path.to_string() : std::string();
     for (const auto* schema : schemas) {
         Issues found;
         if (apply(visit, *schema, visit.issues ? &found : nullptr)) {
             ++fitting;
             if (!exactly_one && !visit.evaluated) break;
-        } else if (!found.empty() && found.front().path != here) {
+        } else if (!found.empty() && found.front().path != visit.path.to_string()) {
             of_right_kind.push_back(std::move(found));
         }
     }
@@ -481,9 +496,11 @@ void SchemaChecker::check_alternatives(Visit& visit, const std::vector<const Sch
         return;
     }
     visit.ok = false;
-    if (!visit.issues || check_tagged(visit, schemas)) return;
+    if (visit.done() || check_tagged(visit, schemas)) return;
     if (of_right_kind.size() == 1) {
-        for (auto& issue : of_right_kind.front()) visit.issues->push_back(std::move(issue));
+        for (auto& issue : of_right_kind.front()) {
+            if (!visit.done()) visit.issues->push_back(std::move(issue));
+        }
         return;
     }
     std::set<std::string> words;
@@ -493,7 +510,7 @@ void SchemaChecker::check_alternatives(Visit& visit, const std::vector<const Sch
     if (of_right_kind.empty()) {
         visit.expect(expected);
     } else {
-        visit.issues->push_back(no_form_issue(visit.path, expected, of_right_kind, visit.value));
+        visit.fail([&] { return no_form_issue(visit.path, expected, of_right_kind, visit.value); });
     }
 }
 
@@ -511,18 +528,21 @@ bool SchemaChecker::check_tagged(Visit& visit, const std::vector<const SchemaNod
         bool all_tagged = true;
         for (const auto* schema : schemas) {
             const auto own = tags_of(schema->resolved(), name);
+            if (!visit.spend(1 + own.size() / 16)) return true;
             all_tagged = all_tagged && !own.empty();
             if (tag && contains_value(own, *tag)) meant = schema;
             tags.insert(tags.end(), own.begin(), own.end());
         }
         if (!all_tagged) continue;
         if (!tag) {
-            auto issue = missing_issue(visit.path.child(name), "one of " + list_values(tags));
-            issue.message += ", one of " + list_values(tags);
-            visit.issues->push_back(std::move(issue));
+            visit.fail([&] {
+                auto issue = missing_issue(visit.path.child(name), "one of " + list_values(tags));
+                issue.message += ", " + issue.expected;
+                return issue;
+            });
         } else if (!meant) {
-            visit.issues->push_back(
-                not_one_of_issue(visit.path.child(name), list_values(tags), *tag));
+            visit.fail(
+                [&] { return not_one_of_issue(visit.path.child(name), list_values(tags), *tag); });
         } else {
             require(visit, *meant);
         }

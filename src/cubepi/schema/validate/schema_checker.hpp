@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -152,14 +153,17 @@ private:
     std::deque<SchemaResource> resources_;
 };
 
+/// The number of issues at which an explanation ends.
+inline constexpr std::size_t most_explained_issues = 1000;
+
 /// Decides whether values fit a schema, in one of two modes: fits() stops at the first failure and describes nothing,
-/// explain() finds all issues and chooses among alternatives. Not thread-safe.
+/// explain() finds up to `most_explained_issues` and chooses among alternatives. Not thread-safe.
 class SchemaChecker {
 public:
     using Issues = std::vector<SchemaIssue>;
 
     /// @param steps bounds the work, which grows exponentially with nested alternatives.
-    explicit SchemaChecker(int steps) : steps_(steps) {}
+    explicit SchemaChecker(std::size_t steps) : steps_(steps) {}
 
     /// False also if the check was abandoned; see problem().
     bool fits(const SchemaNode& schema, const Json& value);
@@ -202,9 +206,9 @@ private:
     bool child_fits(const Visit& visit, const SchemaNode& schema, const Json& value);
     void check_child(Visit& visit, const SchemaNode& schema, const Json& value,
                      const ValuePath& path);
-    bool spend(int steps);
+    bool spend(std::size_t steps);
 
-    int steps_;
+    std::size_t steps_;
     int depth_ = 0;
     std::string_view problem_;
 };
