@@ -52,6 +52,7 @@ const std::vector<Escape>& escapes() {
         {"ignored signals", "trap '' TERM HUP INT; setsid STAY & wait"},
         {"a stopped process",
          "setsid STAY & p=$!; until [ -e started ]; do :; done; kill -STOP $p; wait"},
+        {"a stopped supervisor", "kill -STOP $PPID; STAY"},
         {"a coprocess", "coproc setsid STAY; wait"},
         {"process substitution", "cat <(setsid STAY) > /dev/null"},
         {"a pipeline", "setsid STAY | cat"},
@@ -207,6 +208,22 @@ TEST_F(ProcessAttack, CommandKillingItsSupervisor_IsNotReportedEnded) {
         sessions.reset();
         run(until([] { return !has_children(); }));
     }
+}
+
+TEST_F(ProcessAttack, CommandStoppingItsSupervisorRepeatedly_IsEnded) {
+    Row row("processes", "stopping the supervisor of the command, again and again");
+    const std::string inner = std::string("setsid ") + stay;
+    run_tool(shell_tool(sessions),
+             JsonObject{{"command",
+                         "p=$PPID; for i in 1 2 3; do while :; do kill -STOP $p; done & done; " +
+                             inner + " & wait"},
+                        {"background", true}});
+    run(until(exists(directory / "started")));
+    (void)run_tool(shell_kill_tool(sessions), JsonObject{{"id", "sh1"}});
+    expect_gone(child());
+    row.count(!is_running(child()));
+    sessions.reset();
+    run(until([] { return !has_children(); }));
 }
 
 }  // namespace cubepi::attack

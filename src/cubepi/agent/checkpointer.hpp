@@ -83,7 +83,8 @@ public:
     /// Returns nothing if the thread has neither messages nor extra.
     virtual Task<std::optional<CheckpointData>> load(std::string thread_id) = 0;
     /// Stores all messages or none, and returns the thread's new position. Rejects messages of a completed run
-    /// (RunAlreadyCompletedError). Does not complete before they are durable.
+    /// (RunAlreadyCompletedError). Does not complete before they are durable. Without messages it saves the extra of the options
+    /// under their claim.
     virtual Task<std::int64_t> append(std::string thread_id, MessageList messages,
                                       AppendOptions options) = 0;
     /// Merges at the top level; a null value removes its key (D19).

@@ -396,6 +396,73 @@ TEST(Closing, D50_RunContinuedElsewhere_IsNotCompletedHere) {
     EXPECT_TRUE(run(store->is_run_complete("t", "r")));
 }
 
+/// A store that has a run superseded by another owner, which saves extra, while the run sleeps after its last append.
+class SleepingRun final : public ForwardingStore {
+public:
+    explicit SleepingRun(const std::shared_ptr<testing::ManualClock>& clock)
+        : ForwardingStore(MemoryOptions{.clock = clock}), clock_(clock) {}
+
+    Task<std::int64_t> append(std::string thread_id, MessageList messages,
+                              AppendOptions options) override {
+        AppendOptions unclaimed;
+        if (options.extra()) unclaimed = AppendOptions().extra(*options.extra());
+        Task<std::int64_t> appending = ForwardingStore::append(
+            std::move(thread_id), std::move(messages),
+            checks_claims || !superseded ? std::move(options) : std::move(unclaimed));
+        co_return co_await std::move(appending);
+    }
+    Task<MessageList> sleep(HookContext& context) {
+        clock_->advance(std::chrono::seconds(61));
+        ClaimOwner other;
+        other.owner_id = "other";
+        other.host = "elsewhere";
+        std::string run_id(context.run_id);
+        co_await memory.claim_run("t", std::move(run_id), std::move(other),
+                                  ClaimKind::continue_run);
+        superseded = true;
+        JsonObject theirs{{"goal", "of the other"}};
+        co_await memory.save_extra("t", std::move(theirs));
+        if (!checks_claims) co_await clock_->sleep_for(std::chrono::seconds(21));
+        context.extra["goal"] = "of the sleeper";
+        co_return MessageList();
+    }
+
+    bool checks_claims = true;
+    bool superseded = false;
+
+private:
+    const std::shared_ptr<testing::ManualClock> clock_;
+};
+
+/// Returns the extra that a run with this store has left.
+JsonObject extra_after(const std::shared_ptr<testing::ManualClock>& clock,
+                       const std::shared_ptr<SleepingRun>& store) {
+    FauxProvider faux;
+    faux.set_responses({"answered before it slept"});
+    auto sleep = [store](HookContext& context) { return store->sleep(context); };
+    Agent agent({.model = faux.model(),
+                 .on_run_end = sleep,
+                 .checkpointer = store,
+                 .thread_id = "t",
+                 .runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock))});
+    EXPECT_THROW(testing::run_advancing(*clock, agent.prompt("hi")), StaleAppendError);
+    return run(store->load("t"))->extra;
+}
+
+TEST(Closing, D50_ExtraOfSupersededRun_IsNotSaved) {
+    const auto clock = std::make_shared<testing::ManualClock>();
+    const auto store = std::make_shared<SleepingRun>(clock);
+    EXPECT_EQ(extra_after(clock, store), (JsonObject{{"goal", "of the other"}}));
+}
+
+TEST(Closing, D50_ExtraAfterFailedRenewal_IsNotSaved) {
+    const auto clock = std::make_shared<testing::ManualClock>();
+    const auto store = std::make_shared<SleepingRun>(clock);
+    // Only the renewal notices that the claim is lost.
+    store->checks_claims = false;
+    EXPECT_EQ(extra_after(clock, store), (JsonObject{{"goal", "of the other"}}));
+}
+
 // Stores that throw something other than a CheckpointerError: D35.
 
 /// Throws `failure` in the function named `at`: before it returns a task, or when the task is awaited.
@@ -409,8 +476,9 @@ public:
     }
     Task<std::int64_t> append(std::string thread_id, MessageList messages,
                               AppendOptions options) override {
-        return checked("append", ForwardingStore::append(std::move(thread_id), std::move(messages),
-                                                         std::move(options)));
+        const char* const operation = messages.empty() ? "save_extra" : "append";
+        return checked(operation, ForwardingStore::append(std::move(thread_id), std::move(messages),
+                                                          std::move(options)));
     }
     Task<void> save_extra(std::string thread_id, JsonObject extra) override {
         return checked("save_extra",

@@ -27,7 +27,7 @@ public:
     Task<std::int64_t> append(std::string thread_id, MessageList messages,
                               AppendOptions options) override {
         require_alive();
-        const bool is_result = messages.back().tool_result() != nullptr;
+        const bool is_result = !messages.empty() && messages.back().tool_result() != nullptr;
         Task<std::int64_t> appending =
             memory.append(std::move(thread_id), std::move(messages), std::move(options));
         const std::int64_t position = co_await std::move(appending);

@@ -155,14 +155,17 @@ public:
         timer_->expires_after(timeout_, [this] {
             timed_out_ = true;
             kill();
+            watch_kill(kills_reported_);
         });
     }
 
     ~LocalProcess() override {
         // The end of the stream tells the supervisor to kill the remaining processes and to exit.
         close(control_);
+        resume_supervisor();
         pollfd waiting = {supervisor_.get(), POLLIN, 0};
-        ::poll(&waiting, 1, longest_kill_milliseconds);
+        if (::poll(&waiting, 1, longest_kill_milliseconds) == 0 && end_stopped_supervisor())
+            ::poll(&waiting, 1, longest_kill_milliseconds);
         siginfo_t info{};
         ::waitid(P_PIDFD, static_cast<id_t>(supervisor_.get()), &info, WEXITED | WNOHANG);
     }
@@ -171,7 +174,9 @@ public:
     void finish_start() {
         while (leader_ < 0 && !is_over()) {
             pollfd waiting = {control_.native_handle(), POLLIN, 0};
-            ::poll(&waiting, 1, -1);
+            // The program may stop the supervisor before the report about its start.
+            constexpr int pause_milliseconds = 100;
+            if (::poll(&waiting, 1, pause_milliseconds) == 0) resume_supervisor();
             take_reports();
         }
         if (leader_ >= 0) return;
@@ -240,6 +245,7 @@ public:
         }
         const std::size_t before = kills_reported_;
         kill();
+        watch_kill(before);
         while (!kill_is_over(before)) co_await next_report();
         co_return survivors_;
     }
@@ -249,7 +255,8 @@ public:
         kill();
         while (!kill_is_over(before)) {
             pollfd waiting = {control_.native_handle(), POLLIN, 0};
-            if (::poll(&waiting, 1, longest_kill_milliseconds) == 0) break;
+            const bool is_late = ::poll(&waiting, 1, longest_kill_milliseconds) == 0;
+            if (is_late && !end_stopped_supervisor()) break;
             take_reports();
         }
         return survivors_;
@@ -411,6 +418,50 @@ private:
         if (is_over()) return;
         const char byte = static_cast<char>(what);
         (void)!::send(control_.native_handle(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        resume_supervisor();
+    }
+
+    void signal_supervisor(int signal) const noexcept {
+        (void)::syscall(SYS_pidfd_send_signal, supervisor_.get(), signal, nullptr, 0);
+    }
+
+    /// Resumes the supervisor, which the command may have stopped.
+    void resume_supervisor() const noexcept { signal_supervisor(SIGCONT); }
+
+    /// Kills a supervisor that is stopped although it was resumed, and the command with it; lose() does the rest. Returns false
+    /// if it is not stopped.
+    bool end_stopped_supervisor() const noexcept {
+        siginfo_t info{};
+        const int found = ::waitid(P_PIDFD, static_cast<id_t>(supervisor_.get()), &info,
+                                   WSTOPPED | WNOHANG | WNOWAIT);
+        if (found != 0 || info.si_pid == 0) return false;
+        kill_processes(info.si_pid);
+        signal_supervisor(SIGKILL);
+        return true;
+    }
+
+    /// Kills the processes of the command's session, and the descendants of `ancestor` (-1: none) and of these processes.
+    void kill_processes(pid_t ancestor) const noexcept {
+        ProcessTree tree;
+        (void)tree.scan();
+        if (leader_ >= 0) tree.select_session(leader_);
+        tree.select_descendants(ancestor);
+        for (const ListedProcess& one : tree) {
+            if (one.selected) (void)send_signal(one, SIGKILL);
+        }
+    }
+
+    /// Ends the supervisor if a kill takes too long because the command stops it again and again. The processes are real, and so
+    /// is the time that they need, also if the clock is that of a test.
+    void watch_kill(std::size_t reported_before) {
+        if (is_over()) return;
+        if (!guard_) guard_ = SystemClock().timer(control_.get_executor());
+        const std::chrono::milliseconds limit(longest_kill_milliseconds);
+        guard_->expires_after(limit, [this, reported_before] {
+            take_reports();
+            if (!kill_is_over(reported_before) && !end_stopped_supervisor())
+                watch_kill(reported_before);
+        });
     }
 
     /// Waits for a report. Several may wait: an arrival wakes all of them, also if one of them has read it.
@@ -455,7 +506,7 @@ private:
             report.kind == Kind::all_gone || report.kind == Kind::failed || report.all_gone;
         if (all_ended_) {
             survivors_.clear();
-            timer_.reset();
+            stop_timers();
         }
         if (report.kind != Kind::unkilled) return;
         ++kills_reported_;
@@ -466,21 +517,19 @@ private:
     /// by the session id; processes that have left the session are not.
     void lose() {
         lost_ = true;
-        timer_.reset();
-        if (leader_ >= 0) {
-            ProcessTree tree;
-            (void)tree.scan();
-            tree.select_session(leader_);
-            for (const ListedProcess& one : tree) {
-                if (one.selected) (void)send_signal(one, SIGKILL);
-            }
-        }
+        stop_timers();
+        kill_processes(-1);
         SurvivingProcess& unknown = survivors_.emplace_back();
         unknown.name = "processes that left the command's session";
         unknown.reason = "the process that supervised the command was killed";
         if (exited_) return;
         exited_ = true;
         status_.signal = SIGKILL;
+    }
+
+    void stop_timers() noexcept {
+        timer_.reset();
+        if (guard_) guard_->cancel();
     }
 
     const std::string program_;
@@ -506,6 +555,7 @@ private:
     Descriptor output_;
     Descriptor errors_;
     std::unique_ptr<ClockTimer> timer_;
+    std::unique_ptr<ClockTimer> guard_;  ///< of a kill
 };
 
 Task<std::shared_ptr<Process>> start_local(std::shared_ptr<Clock> clock, ProcessOptions options,

@@ -429,6 +429,30 @@ TEST_F(LocalProcessTest, TimeLimit_KillsAllProcesses) {
     EXPECT_EQ(cubepi::run(run_limited(launcher, options)).code, 3);
 }
 
+Task<ExitStatus> exceed_limit(std::shared_ptr<testing::ManualClock> clock, ProcessOptions options,
+                              std::string marker) {
+    const auto launcher = launcher_of(Runtime().with_clock(clock));
+    const ProcessPtr process = co_await launcher->start(std::move(options));
+    co_await until(exists(std::move(marker)));
+    clock->advance(std::chrono::hours(1));
+    co_return co_await process->wait();
+}
+
+TEST_F(LocalProcessTest, B12_TimeLimit_EndsStoppedSupervisor) {
+    for (const char* stops :
+         {"kill -STOP $PPID; ",
+          "p=$PPID; for i in 1 2; do while :; do kill -STOP $p; done & done; "}) {
+        std::filesystem::remove(directory / "started");
+        const auto clock = std::make_shared<testing::ManualClock>();
+        ProcessOptions options =
+            duplex(std::string(stops) + "echo $$ > child; touch started; sleep 1000");
+        options.timeout = std::chrono::hours(1);
+        EXPECT_THROW(cubepi::run(exceed_limit(clock, options, directory / "started")),
+                     TimeoutError);
+        expect_gone(pid_in("child"));
+    }
+}
+
 Task<ExitStatus> end_gracefully(ProcessOptions options, std::string marker) {
     const ProcessPtr process = co_await start(std::move(options));
     co_await until(exists(std::move(marker)));

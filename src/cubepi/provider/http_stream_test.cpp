@@ -86,6 +86,58 @@ TEST(HttpStream, BodyType_IsDeterminedByTheFirstCharacter) {
     EXPECT_EQ(spelled(marked.events), whole);
 }
 
+// Answers that reach the limit of their memory: D74.
+
+std::string chat_chunk(const std::string& delta) {
+    return R"(data: {"id":"r","choices":[{"index":0,"delta":{)" + delta + "}}]}\n\n";
+}
+std::string call_chunk(const std::string& members) {
+    return chat_chunk(R"("tool_calls":[{"index":0,)" + members + "}]");
+}
+const std::string text_and_call =
+    chat_chunk(R"("content":"Hi")") +
+    call_chunk(R"("id":"c1","function":{"name":"f","arguments":"{\"a\":[0"})");
+
+/// The events of an answer that may take `limit` bytes.
+std::vector<StreamEvent> limited_events(const std::string& body, std::size_t limit) {
+    const MemoryEndpoint endpoint({typed(200, "text/event-stream", body)});
+    StreamOptions options = StreamOptions().runtime(endpoint.runtime).max_answer_bytes(limit);
+    const BoundModel model = OpenAIProvider({.api_key = "sk-secret-key"}).model("m");
+    auto events =
+        endpoint.read(model.stream(MessageList{user_message("x")}, {}, {}, std::move(options)));
+    EXPECT_EQ(endpoint.transport->requests().size(), 1u);
+    return events;
+}
+
+TEST(HttpStream, D74_ManyMembersOfCall_AreLimited) {
+    std::string body = text_and_call;
+    for (int i = 0; i < 3000; ++i) body += call_chunk("\"k" + std::to_string(i) + "\":0");
+    const AssistantMessage message = limited_events(body, 1000 * 1000).back().partial.get();
+    ASSERT_TRUE(message.error) << message.error_message.str();
+    EXPECT_EQ(message.error->code, ErrorCode::limit) << message.error_message.str();
+    EXPECT_EQ(message.text(), "Hi");
+}
+
+TEST(HttpStream, D74_AnswerFailingAtEnd_HasTextAndUsage) {
+    std::string zeros;
+    while (zeros.size() < (std::size_t{64} << 10U)) zeros += ",0";
+    std::string body = text_and_call;
+    for (int i = 0; i < 32; ++i) body += call_chunk(R"("function":{"arguments":")" + zeros + "\"}");
+    body += call_chunk(R"("function":{"arguments":"]}"})") +
+            "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n"
+            "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}\n\n";
+    for (const std::string end : {"data: [DONE]\n\n", ""}) {
+        const auto events = limited_events(body + end, std::size_t{8} << 20U);
+        const AssistantMessage message = events.back().partial.get();
+        ASSERT_TRUE(message.error) << message.error_message.str();
+        EXPECT_EQ(message.error->code, ErrorCode::limit) << message.error_message.str();
+        EXPECT_EQ(message.text(), "Hi");
+        ASSERT_TRUE(message.usage);
+        EXPECT_EQ(message.usage->input_tokens, 5);
+        EXPECT_TRUE(message.tool_calls().empty());
+    }
+}
+
 TEST(HttpStream, HtmlPage_IsReported) {
     const Asked page({typed(200, "text/html", "<html>")});
     EXPECT_EQ(page.message.error->code, ErrorCode::protocol);

@@ -72,6 +72,17 @@ void merge(LazyObject& into, LazyObject from) {
     for (const auto& [key, value] : from.get()) into[key] = value;
 }
 
+/// Returns true if deep_merge() of `members` does not change `object`.
+bool has_members(const JsonObject& object, const JsonObject& members) {
+    return std::all_of(members.begin(), members.end(), [&object](const auto& member) {
+        const Json* const value = object.if_contains(member.key());
+        if (!value) return false;
+        if (value->is_object() && member.value().is_object())
+            return has_members(value->get_object(), member.value().get_object());
+        return *value == member.value();
+    });
+}
+
 }  // namespace
 
 MessageAssembler::MessageAssembler(AssistantMessage head, std::size_t max_bytes)
@@ -155,8 +166,17 @@ void MessageAssembler::replace(std::int32_t index, AssistantContent content) {
     const std::size_t size = detail::block_memory(content);
     if (size > counted) count_detail(size - counted);
     counted = std::max(counted, size);
+    put(index, std::move(content));
+}
+
+void MessageAssembler::put(std::int32_t index, AssistantContent content) {
     log().replace(block_number(index), std::move(content));
     blocks_[block_number(index)].state = log().last_position();
+}
+
+void MessageAssembler::change_open_call(std::int32_t index, ToolCall call) {
+    count_detail(detail::piece_overhead + detail::block_memory(call));
+    put(index, std::move(call));
 }
 
 AssistantContent MessageAssembler::block(std::int32_t index) const {
@@ -164,7 +184,7 @@ AssistantContent MessageAssembler::block(std::int32_t index) const {
     return log_->block(number, blocks_[number].start);
 }
 
-ToolCall MessageAssembler::open_call(std::int32_t index) const {
+const ToolCall& MessageAssembler::open_call(std::int32_t index) const {
     return std::get<ToolCall>(*log_->content_at(blocks_[block_number(index)].state));
 }
 
@@ -272,18 +292,22 @@ StreamEvent MessageAssembler::toolcall_end(std::int32_t index) {
 }
 
 void MessageAssembler::rename_call(std::int32_t index, SharedString name) {
+    name = tool_call_name(std::move(name));
+    if (open_call(index).name == name) return;
     ToolCall call = open_call(index);
-    call.name = tool_call_name(std::move(name));
-    replace(index, std::move(call));
+    call.name = std::move(name);
+    change_open_call(index, std::move(call));
 }
 
 void MessageAssembler::extend_call(std::int32_t index, std::string_view key,
                                    const JsonObject& members) {
+    const Json* const before = open_call(index).extra.find(key);
+    if (before && before->is_object() && has_members(before->get_object(), members)) return;
     ToolCall call = open_call(index);
     Json& all = call.extra[key];
     if (!all.is_object()) all = JsonObject();
     deep_merge(all.get_object(), members);
-    replace(index, std::move(call));
+    change_open_call(index, std::move(call));
 }
 
 void MessageAssembler::add_block(AssistantContent block) {
@@ -296,7 +320,7 @@ std::string MessageAssembler::raw_arguments(std::int32_t index) const {
     if (!log_) return {};
     const std::uint32_t number = block_number(index);
     const auto is_open = [](const Block& block) { return block.open_call; };
-    if (std::count_if(blocks_.begin(), blocks_.end(), is_open) < 2)
+    if (!is_open(blocks_[number]) || std::count_if(blocks_.begin(), blocks_.end(), is_open) < 2)
         return log_->raw(number, blocks_[number].start);
     if (raws_.size() != blocks_.size() || raws_pieces_ != pieces_) {
         std::vector<bool> wanted(blocks_.size());

@@ -74,7 +74,7 @@ public:
     /// `max_blocks`.
     static void check_block_count(std::size_t count);
 
-    /// The raw argument text of a call so far.
+    /// The raw argument text of a call so far, or the streamed text of another block.
     std::string raw_arguments(std::int32_t index) const;
     /// The message so far.
     AssistantMessage message() const;
@@ -113,11 +113,14 @@ private:
     void add_block_start(bool is_call);
     AssistantContent block(std::int32_t index) const;
     /// A call that is still open, without its arguments.
-    ToolCall open_call(std::int32_t index) const;
+    const ToolCall& open_call(std::int32_t index) const;
+    /// Changes a call that is still open. The log retains every version for its snapshots, so each is counted in full.
+    void change_open_call(std::int32_t index, ToolCall call);
     StreamEvent add_delta(StreamEventType type, std::int32_t index, std::string_view text);
     void count_block(const AssistantContent& block);
     /// Ends a block with its own final content, of which only the part that was not streamed is counted.
     void replace(std::int32_t index, AssistantContent content);
+    void put(std::int32_t index, AssistantContent content);
     [[noreturn]] void throw_too_large() const;
     void check_values(std::string_view json) const;
     StreamEvent event(StreamEventType type, std::int32_t index, std::string_view delta = {});

@@ -213,6 +213,26 @@ TEST(MessageAssembler, RepeatedMembersOfCall_AreCountedOnce) {
     EXPECT_EQ(answer.done("tool_use").partial.get().tool_calls().size(), 1u);
 }
 
+TEST(MessageAssembler, D74_VersionsOfOpenCall_AreAllCounted) {
+    for (const bool renames : {false, true}) {
+        MessageAssembler answer(head(), 1000 * 1000);
+        answer.start();
+        const std::int32_t call = answer.toolcall_start("c1", "write").content_index;
+        answer.extend_call(call, "chat_members", JsonObject{{"signature", std::string(2000, 'x')}});
+        bool limited = false;
+        for (int i = 0; i < 3000 && !limited; ++i) {
+            const std::string name = "k" + std::to_string(i);
+            try {
+                if (renames) answer.rename_call(call, SharedString(name));
+                if (!renames) answer.extend_call(call, "chat_members", JsonObject{{name, 0}});
+            } catch (const LimitReachedError&) {
+                limited = true;
+            }
+        }
+        EXPECT_TRUE(limited) << renames;
+    }
+}
+
 TEST(MessageAssembler, OversizedAnswer_EndsWithItsBeginning) {
     constexpr std::size_t limit = 1000 * 1000;
     MessageAssembler answer(head(), limit);

@@ -43,6 +43,19 @@ Task<> append_under(StoreProbe& probe, std::string run_id, std::string owner_id)
     co_await probe.store().append("t", std::move(one), std::move(options));
 }
 
+Task<> save_under(StoreProbe& probe, std::string run_id, std::string owner_id, std::string value) {
+    JsonObject extra;
+    extra["goal"] = std::move(value);
+    AppendOptions unclaimed = AppendOptions().extra(std::move(extra));
+    AppendOptions options = std::move(unclaimed).claim(std::move(run_id), std::move(owner_id));
+    const CheckpointData before = co_await load_or_empty(probe.store(), "t");
+    const std::int64_t position =
+        co_await probe.store().append("t", MessageList(), std::move(options));
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(position == data.position && data.messages == before.messages,
+                 "an append without messages returns the position of the thread");
+}
+
 Task<> check_run_life(StoreProbe& probe) {
     RunStore& runs = *probe.runs();
     Task<> unclaimed = runs.mark_run_complete("t", "r");
@@ -139,6 +152,21 @@ Task<> check_continue_dead_run(StoreProbe& probe) {
     Task<> append = append_under(probe, "r", "dead");
     co_await expect_refused(probe, ErrorCode::stale_append, std::move(append),
                             "an append of the run's former owner (D50)");
+}
+
+Task<> check_extra_of_superseded_run(StoreProbe& probe) {
+    co_await claim(probe, "r", dead_owner("dead"), ClaimKind::new_run);
+    co_await save_under(probe, "r", "dead", "first");
+    co_await append_under(probe, "r", "dead");
+    co_await save_under(probe, "r", "dead", "second");
+    co_await claim(probe, "r", live_owner("b"), ClaimKind::continue_run);
+    co_await save_under(probe, "r", "b", "of the new owner");
+    Task<> saving = save_under(probe, "r", "dead", "of the former owner");
+    co_await expect_refused(probe, ErrorCode::stale_append, std::move(saving),
+                            "saving extra alone under a superseded claim (D50)");
+    const CheckpointData data = co_await load_or_empty(probe.store(), "t");
+    probe.expect(data.extra.at("goal") == "of the new owner" && data.messages.size() == 1,
+                 "the extra of a former owner is not stored");
 }
 
 Task<> check_completion_of_superseded_run(StoreProbe& probe) {
@@ -367,6 +395,7 @@ std::vector<StoreCheck> run_checks() {
         {"claim_complete_run_frees", check_complete_run_frees, has_runs},
         {"claim_dead_owner", check_dead_owner, has_runs},
         {"claim_continue_dead_run", check_continue_dead_run, has_runs},
+        {"claim_superseded_extra", check_extra_of_superseded_run, has_runs},
         {"claim_superseded_completion", check_completion_of_superseded_run, has_runs},
         {"claim_without_owner", check_ownerless_claim, has_runs},
         {"claim_lease", check_lease, has_runs_and_time},

@@ -114,6 +114,7 @@ Task<void> PromptRun::finish(RunOutcome outcome) {
 
 Task<void> PromptRun::store_outcome(RunOutcome outcome) {
     if (claim_) co_await claim_->stop_renewing();
+    if (claim_ && claim_->is_lost()) impl_.log.set_superseded();
     co_await impl_.log.save_extra();
     if (outcome == RunOutcome::suspended) {
         co_await release();
@@ -374,6 +375,7 @@ Task<void> LeaseRenewer::renew() {
     }
     if (!timer_) co_return;
     if (lost) {
+        is_lost_ = true;
         timer_->cancel();
         co_await report_loss();
     } else if (failure) {

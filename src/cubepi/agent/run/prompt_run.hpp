@@ -83,6 +83,8 @@ public:
     Task<void> stop_renewing();
 
     const std::string& owner_id() const noexcept { return owner_.owner_id; }
+    /// True if a renewal has found that another owner has the claim.
+    bool is_lost() const noexcept { return is_lost_; }
 
 private:
     void renew_after(std::chrono::nanoseconds delay);
@@ -100,6 +102,7 @@ private:
     Clock::time_point renewed_at_ = {};
     bool lease_end_reported_ = false;
     bool may_hold_ = false;  ///< the store may have the claim
+    bool is_lost_ = false;
     std::optional<BackgroundScope> renewals_;
     std::unique_ptr<ClockTimer> timer_;
 };

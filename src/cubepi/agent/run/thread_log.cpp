@@ -197,13 +197,34 @@ Task<void> ThreadLog::save_extra() {
     if (thread_->superseded || state_.extra == thread_->saved_extra) co_return;
     JsonObject saved = state_.extra;
     JsonObject changed = changes(thread_->saved_extra, saved);
-    auto call = [this, &changed] {
-        return thread_->store->save_extra(thread_->id, std::move(changed));
-    };
-    Task<void> saving = store_call("save extra", thread_->id, std::move(call));
-    co_await std::move(saving);
+    if (thread_->claim_run_id.empty()) {
+        auto call = [this, &changed] {
+            return thread_->store->save_extra(thread_->id, std::move(changed));
+        };
+        Task<void> saving = store_call("save extra", thread_->id, std::move(call));
+        co_await std::move(saving);
+    } else {
+        co_await save_under_claim(std::move(changed));
+    }
     thread_->saved_extra = std::move(saved);
     drop_nulls();
+}
+
+/// The store checks the claim in the same transaction: a run that was superseded after its last append must not save extra (D50).
+Task<void> ThreadLog::save_under_claim(JsonObject changed) {
+    Thread& thread = *thread_;
+    AppendOptions unclaimed = AppendOptions().extra(std::move(changed));
+    AppendOptions options = std::move(unclaimed).claim(thread.claim_run_id, thread.claim_owner);
+    auto call = [&thread, &options] {
+        return thread.store->append(thread.id, MessageList(), std::move(options));
+    };
+    Task<std::int64_t> appending = store_call("save extra", thread.id, std::move(call));
+    try {
+        thread.position = co_await std::move(appending);
+    } catch (const StaleAppendError&) {
+        thread.superseded = true;
+        throw;
+    }
 }
 
 void ThreadLog::drop_nulls() {

@@ -79,8 +79,11 @@ public:
         std::vector<std::string>& ids = thread_->settled.ids;
         for (std::string& id : question_ids) ids.push_back(std::move(id));
     }
-    /// Saves changes of `extra` since the last call; null values remove their keys, also in memory.
+    /// Saves changes of `extra` since the last call; null values remove their keys, also in memory. Throws StaleAppendError if
+    /// the claim has been superseded.
     Task<void> save_extra();
+    /// Nothing is stored for the run any more: another owner has its claim.
+    void set_superseded() noexcept { thread_->superseded = true; }
     /// Returns the message with that id from memory, else from the store's index.
     Task<std::optional<Message>> find(std::string message_id);
 
@@ -137,6 +140,7 @@ private:
         std::string claim_owner;
     };
 
+    Task<void> save_under_claim(JsonObject changed);
     Task<void> forget_questions(std::string run_id, std::vector<std::string> ids);
     static std::uint32_t hash_of(const TranscriptRepairs& repairs) noexcept;
 

@@ -452,6 +452,8 @@ void supervise(const SupervisedCommand& command) noexcept {
     // This process is a copy of another one's memory, including keys, and must not be readable.
     ::prctl(PR_SET_DUMPABLE, 0);
     ::prctl(PR_SET_NAME, "cubepi-command");
+    // The command may have stopped this process, which must notice the end of its parent all the same.
+    ::prctl(PR_SET_PDEATHSIG, SIGCONT);
     reset_signals();
     Supervisor supervisor(command);
     const StartFailure reason = supervisor.start(command);

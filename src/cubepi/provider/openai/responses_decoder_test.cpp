@@ -174,6 +174,24 @@ TEST(OpenAIResponsesDecoder, Refusal_BecomesMarkedText) {
     EXPECT_EQ(it.message.stop_reason, "stop");
 }
 
+TEST(OpenAIResponsesDecoder, ItemEndingAmongOpenCalls_HasItsText) {
+    const std::string reasoning = R"({"id":"rs_1","type":"reasoning","summary":[]})";
+    const std::string calls = item("added", 3, call_item("fc_1", "c1", "")) +
+                              item("added", 4, call_item("fc_2", "c2", "")) +
+                              delta("function_call_arguments", 3, "fc_1", "{}") +
+                              delta("function_call_arguments", 4, "fc_2", "{}");
+    const Decoded it = decode(
+        created + item("added", 0, message_item("m")) + delta("refusal", 0, "m", "I cannot.") +
+        item("added", 1, reasoning) + delta("reasoning_summary_text", 1, "rs_1", "Hm.") +
+        item("added", 2, message_item("n")) + delta("output_text", 2, "n", "Hi") + calls +
+        item("done", 0, message_item("m")) + item("done", 1, reasoning) +
+        item("done", 2, message_item("n", text_part("Another text"))) + ended());
+    EXPECT_EQ(text_at(it.message, 0).text, "I cannot.");
+    EXPECT_EQ(it.block<ThinkingContent>(1).thinking, "Hm.");
+    EXPECT_EQ(text_at(it.message, 2).text, "Another text");
+    EXPECT_EQ(it.message.tool_calls().size(), 2u);
+}
+
 TEST(OpenAIResponsesDecoder, IncompleteResponse_ReportsItsReason) {
     const std::string begin = created + item("added", 0, message_item("m")) +
                               delta("output_text", 0, "m", "Hal") +

@@ -383,8 +383,17 @@ Task<> HttpStreamSource::drain() {
     if (state.cancelled() == boost::asio::cancellation_type::none) finish_answer();
 }
 
+/// Ends the answer, also if the end of a complete one fails: its content and usage remain, and no attempt is repeated. Throws if
+/// the answer is not complete.
 void HttpStreamSource::finish_answer() {
-    reader_.finish();
+    try {
+        reader_.finish();
+    } catch (...) {
+        if (!reader_.complete()) throw;
+        const CallFailure failure(std::current_exception());
+        close();
+        give_up(failure, classify(failure));
+    }
     if (observed_) observed_->details = std::move(assembler_.details());
     phase_ = Phase::over;
     close();
