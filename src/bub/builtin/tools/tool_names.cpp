@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
 #include <utility>
 
 #include <bub/close_matches.hpp>
@@ -120,24 +121,31 @@ UnknownTools::UnknownTools(const std::vector<cubepi::AgentTool>& tools,
 }
 
 std::optional<cubepi::ToolCall> UnknownTools::resolve_tool_call(cubepi::ToolCall call) const {
+    const auto is_offered = [this](std::string_view name) {
+        return std::find(names_.begin(), names_.end(), name) != names_.end();
+    };
     const std::string asked = call.name.str();
-    // Tools of others may have capitals and dots in their names.
-    if (std::find(names_.begin(), names_.end(), asked) != names_.end() && !find_bub_tool(asked))
+    for (const std::string_view used : {std::string_view(asked), without_namespace(asked)}) {
+        if (is_offered(used)) {
+            call.name = std::string(used);
+            return call;
+        }
+        // Tools of others may have capitals and dots in their names.
+        std::set<std::string> alike;
+        for (const std::string& name : names_)
+            if (plain(name) == plain(used)) alike.insert(name);
+        if (alike.size() > 1) break;
+        if (!alike.empty()) {
+            call.name = *alike.begin();
+            return call;
+        }
+        const BubTool* const bubs = find_bub_tool(used);
+        if (!bubs || !is_offered(bubs->ours)) continue;
+        call.arguments = our_arguments(*bubs, std::move(call.arguments));
+        call.name = std::string(bubs->ours);
         return call;
-    std::string_view used = asked;
-    std::string ours = our_tool_name(used);
-    if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
-        used = without_namespace(asked);
-        ours = our_tool_name(used);
     }
-    if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
-        throw cubepi::Error(cubepi::ErrorCode::not_found, guidance(asked, names_));
-    }
-    if (const BubTool* tool = find_bub_tool(used)) {
-        call.arguments = our_arguments(*tool, std::move(call.arguments));
-    }
-    call.name = ours;
-    return call;
+    throw cubepi::Error(cubepi::ErrorCode::not_found, guidance(asked, names_));
 }
 
 }  // namespace bub::detail
