@@ -992,7 +992,9 @@ TEST_F(Questions, D214_SubagentThatInherits_HasNoClientTools) {
             << told;
         EXPECT_FALSE(std::filesystem::exists(root / "work" / "here"));
         EXPECT_EQ(offered_to_parent.back(), "bash");
-        if (!is_restricted) EXPECT_EQ(offered, offered_to_parent) << "the prompt cache serves both";
+        if (!is_restricted) {
+            EXPECT_EQ(offered, offered_to_parent) << "the prompt cache serves both";
+        }
     }
 }
 
@@ -1006,6 +1008,24 @@ TEST_F(Questions, D214_ClientsBash_IsNotTheShell) {
     EXPECT_EQ(call->name, "bash");
     EXPECT_EQ(call->arguments.at("cmd"), Json("touch here"));
     EXPECT_FALSE(std::filesystem::exists(root / "work" / "here"));
+}
+
+TEST_F(Questions, D214_PictureByUrl_IsNotFetched) {
+    std::size_t pictures = 0;
+    add({test::calling("camera"), cubepi::FauxStep([&](const cubepi::ModelRequest& request) {
+             for (const auto& block : request.messages.back().tool_result()->content)
+                 if (std::holds_alternative<cubepi::ImageContent>(block)) ++pictures;
+             return faux_assistant_message("done");
+         })});
+    (void)say_with_tool("camera");
+    Envelope message = Envelope("").on("cli", "chat");
+    message.answer.emplace();
+    message.answer->value =
+        client_output("shot", {"data:image/png;base64,AAAA",
+                               "data:image/png;base64,http://169.254.169.254/"});
+    const TurnResult result = cubepi::run(framework->process_inbound(std::move(message), false));
+    EXPECT_EQ(result.model_output, "done");
+    EXPECT_EQ(pictures, 1u);
 }
 
 TEST_F(Questions, D85_TemporarySession_CannotAsk) {

@@ -437,6 +437,32 @@ TEST_F(Subagent, ContentParts_AreAccepted) {
     EXPECT_TRUE(play(std::move(arguments)).has("in parts"));
 }
 
+/// The endpoint of the model would fetch it, unseen by rules and hooks.
+TEST_F(Subagent, D85_PictureByUrl_IsRefused) {
+    const auto part = [](const Json& place) {
+        return JsonObject{{"type", "image_url"}, {"image_url", place}};
+    };
+    for (const char* const url :
+         {"http://169.254.169.254/latest", "HTTPS://example.org/?secret", "data:image/png,x", "",
+          "data:image/png;base64,", "data:image/png;base64,http://169.254.169.254/"}) {
+        for (const Json& place : {Json(JsonObject{{"url", url}}), Json(url)}) {
+            make_framework(FrameworkOptions());
+            std::vector<cubepi::FauxStep> steps;
+            JsonObject arguments{{"prompt", JsonArray{part(place)}}};
+            steps.emplace_back(calling("subagent", std::move(arguments)));
+            steps.push_back(seen(parent, faux_assistant_message("done")));
+            add_builtin(std::move(steps));
+            EXPECT_EQ(say("do it").model_output, "done") << place;
+            EXPECT_NE(parent.texts.back().find("not a data URL with base64"), std::string::npos)
+                << place << parent.texts.back();
+        }
+    }
+    make_framework(FrameworkOptions());
+    JsonArray prompt{JsonObject{{"type", "text"}, {"text", "see"}},
+                     part(JsonObject{{"url", "data:image/png;base64,AAAA"}})};
+    EXPECT_TRUE(play({{"prompt", std::move(prompt)}}).has("see"));
+}
+
 TEST_F(Subagent, FailedSubagent_IsAnErrorForTheParent) {
     cubepi::ErrorInfo info;
     info.code = cubepi::ErrorCode::bad_request;
