@@ -42,7 +42,8 @@ std::optional<HookPoint> hook_point(std::string_view name) noexcept;
 ///   error is the reason. At `notification` it means nothing.
 /// - 0: continues. A JSON object on standard output may say more: `decision: block` with `reason`; `hookSpecificOutput` with
 ///   `permissionDecision` (`deny` blocks, and so does `ask`), `permissionDecisionReason`, `updatedInput` (new arguments) or
-///   `additionalContext` (for the model). Other output of `user_prompt_submit` is context for the model.
+///   `additionalContext` (for the model). Other output of `user_prompt_submit` is context for the model. Before a call and for a
+///   prompt, output that begins with `{` blocks if it is not one JSON object, has a key twice, or has an unknown decision.
 /// - Any other: the command has failed, which is recorded in the result of the call, and nothing is blocked. But a call is blocked
 ///   by a command before it that cannot be run (126, 127), does not end in time, or is killed (128 and more).
 ///
