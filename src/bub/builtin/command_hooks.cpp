@@ -312,6 +312,11 @@ bool CommandHookTable::has(HookPoint point) const noexcept {
                        [point](const Entry& entry) { return entry.hook.point == point; });
 }
 
+bool CommandHookTable::has(HookPoint point, const std::string& tool) const {
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [&](const Entry& entry) { return entry.matches(point, tool); });
+}
+
 /// Runs the hooks of a point in their order. Those after one that blocks do not run.
 Task<HookReply> CommandHooks::run(HookPoint point, std::string tool, JsonObject input) const {
     HookReply all;

@@ -55,6 +55,7 @@ struct CommandHook {
     std::string command = {};  ///< for /bin/sh
     /// At `notification` five seconds at most.
     std::chrono::milliseconds timeout = std::chrono::seconds(60);
+    std::string note = {};  ///< for the user, where the hooks are listed: why it misses tools
 };
 
 /// Throws Error(invalid_argument) for a hook without a command, or with an invalid matcher.
@@ -77,6 +78,8 @@ public:
 
     const std::vector<Entry>& entries() const noexcept { return entries_; }
     bool has(HookPoint point) const noexcept;
+    /// Returns true if a hook of `point` runs for calls of `tool`.
+    bool has(HookPoint point, const std::string& tool) const;
 
 private:
     std::vector<Entry> entries_;

@@ -304,6 +304,13 @@ TEST_F(Hooks, D58_Environment_HasNoSecrets) {
     EXPECT_FALSE(contains(read("seen"), "sk-secret"));
 }
 
+TEST_F(Hooks, D142_List_HasTheNotes) {
+    options.command_hooks.push_back({HookPoint::pre_tool_use, "Bash", "check", 60s, "never runs"});
+    hook(HookPoint::stop, "tests");
+    start({});
+    EXPECT_EQ(say(",hooks").model_output, "PreToolUse Bash: check\n  never runs\nStop: tests");
+}
+
 TEST(CommandHook, D142_InvalidHooks_AreRefused) {
     EXPECT_THROW(check_command_hook({HookPoint::stop, "", " "}), cubepi::Error);
     EXPECT_THROW(check_command_hook({HookPoint::pre_tool_use, "a(", "true"}), cubepi::Error);

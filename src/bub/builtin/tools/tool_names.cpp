@@ -1,7 +1,6 @@
 #include <bub/builtin/tools/tool_names.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <set>
 #include <utility>
@@ -16,19 +15,6 @@ namespace {
 
 using cubepi::Json;
 using cubepi::JsonObject;
-
-const std::array<BubTool, 7>& bub_tools() {
-    static const std::array<BubTool, 7> tools = {{
-        {"fs_read", "read", {"path", "offset", "limit"}},
-        {"fs_write", "write", {"path", "content"}},
-        {"fs_edit", "edit", {"path", "old", "new", "start"}},
-        {"bash", "shell", {"cmd", "cwd", "timeout_seconds", "background"}},
-        {"bash_output", "shell_output", {"shell_id", "offset", "limit"}},
-        {"bash_kill", "shell_kill", {"shell_id"}},
-        {"web_fetch", "fetch", {"url", "headers", "timeout"}},
-    }};
-    return tools;
-}
 
 struct Renamed {
     std::string_view tool;
@@ -89,6 +75,19 @@ std::string guidance(std::string_view name, const std::vector<std::string>& name
 }
 
 }  // namespace
+
+const std::array<BubTool, 7>& bub_tools() {
+    static const std::array<BubTool, 7> tools = {{
+        {"fs_read", "read", {"path", "offset", "limit"}},
+        {"fs_write", "write", {"path", "content"}},
+        {"fs_edit", "edit", {"path", "old", "new", "start"}},
+        {"bash", "shell", {"cmd", "cwd", "timeout_seconds", "background"}},
+        {"bash_output", "shell_output", {"shell_id", "offset", "limit"}},
+        {"bash_kill", "shell_kill", {"shell_id"}},
+        {"web_fetch", "fetch", {"url", "headers", "timeout"}},
+    }};
+    return tools;
+}
 
 const BubTool* find_bub_tool(std::string_view name) {
     const std::string wanted = plain(name);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct BubTool {
     std::string_view ours;
     std::vector<std::string_view> parameters;
 };
+const std::array<BubTool, 7>& bub_tools();
 /// Returns null if both systems use the same name, or if Bub has no such tool.
 const BubTool* find_bub_tool(std::string_view name);
 
