@@ -16,6 +16,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 
 #include "config/store_locations.hpp"
+#include "config/tool_names.hpp"
 
 namespace cubepi::app {
 namespace {
@@ -335,9 +336,9 @@ TEST_F(ConfigFileTest, D142_MatcherThatMissesTools_HasANote) {
     EXPECT_EQ(note_of("mcp__.*|Read"), here + "read");
     EXPECT_EQ(note_of("Shell"), here + "shell");
     EXPECT_EQ(note_of("shel"), "no tool of this program has such a name");
-    EXPECT_EQ(note_of("mcp_.*"), "no tool of this program has such a name");
+    EXPECT_EQ(note_of("mcp_git"), "no tool of this program has such a name");
     for (const char* const matcher :
-         {"", "*", ".*", "shell|write", "shell|Bash", "mcp__git__.*", "(?!shell).*", "fetch|x"})
+         {"", "*", ".*", "shell|write", "shell|Bash", "mcp__git__.*", ".*__.*", "(?!shell).*", "fetch|x"})
         EXPECT_EQ(note_of(matcher), "") << matcher;
     EXPECT_EQ(note_of("Bash", "Stop"), "");
 }

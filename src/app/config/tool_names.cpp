@@ -76,7 +76,7 @@ std::string hook_note(const bub::CommandHook& hook) {
     for (const auto& [theirs, ours] : names_elsewhere) note_name(theirs, ours);
     for (const bub::detail::BubTool& tool : bub::detail::bub_tools())
         note_name(tool.name, tool.ours);
-    bool runs = hook.matcher.starts_with("mcp__");
+    bool runs = hook.matcher.starts_with("mcp__") || runs_for("mcp__a__b");
     for (const std::string& ours : known_tools()) {
         std::string with_capital = ours;
         with_capital[0] =
