@@ -621,6 +621,13 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
     };
+    // A sender of messages chooses no costs (D245); the owner of a directory is the operator.
+    if (!parts_.directory) {
+        options.may_name_model = [sources = sources_,
+                                  primary = model_.endpoint](const std::string& id) {
+            return is_configured_model(sources, primary, id);
+        };
+    }
     options.describe_endpoint = [sources = sources_, model = model_, sandbox = config_.sandbox,
                                  &project = project_](const AssistantMessage& answer) {
         JsonObject endpoint = endpoint_of_answer(sources, model, answer).to_json();

@@ -422,6 +422,32 @@ TEST_F(Subagent, Subagent_MayAskAnotherModel) {
     EXPECT_EQ(parent.model, "scripted");
 }
 
+TEST_F(Subagent, D245_ModelOfASubagent_IsRestricted) {
+    const auto result_of = [this](const std::string& model, const std::string& of_session = {}) {
+        make_framework(FrameworkOptions());
+        JsonObject arguments = task("go");
+        arguments["model"] = model;
+        std::vector<cubepi::FauxStep> steps;
+        steps.emplace_back(calling("subagent", arguments));
+        steps.push_back(seen(parent, faux_assistant_message("done")));
+        steps.push_back(seen(parent, faux_assistant_message("done")));
+        BuiltinOptions options;
+        options.may_name_model = [](const std::string& id) { return id == "small"; };
+        if (!of_session.empty())
+            options.select_model = [of_session](const JsonObject&) { return of_session; };
+        add_builtin(std::move(steps), std::move(options));
+        (void)say("do it");
+        return parent.texts.back();
+    };
+    EXPECT_EQ(result_of("dear"),
+              "the model 'dear' is not one that sub-agents may have here; leave `model` out");
+    for (const char* const model : {"small", "", "chosen"})
+        EXPECT_EQ(result_of(model, "chosen"), "done") << model;
+    // An operator may choose any.
+    faux.set_responses({faux_assistant_message("done")});
+    EXPECT_EQ(say(",subagent go model=dear").model_output, "done");
+}
+
 TEST_F(Subagent, B11_Prompt_IsNeverACommand) {
     const Seen asked = play(task(",tape.reset"));
     EXPECT_TRUE(asked.has(",tape.reset"));

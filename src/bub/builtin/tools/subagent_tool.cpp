@@ -106,6 +106,13 @@ bool has_own_pictures(const SubagentArgs& args) {
     return true;
 }
 
+/// Returns true if the caller may choose the model: an operator, whose command has no run, may choose any.
+bool may_use_model(const BuiltinOptions& options, const TurnState& parent, const std::string& id,
+                   const cubepi::ToolContext& caller) {
+    return id.empty() || !options.may_name_model || caller.run().run_id.empty() ||
+           id == parent.text("model") || options.may_name_model(id);
+}
+
 /// Returns true if the sub-agent continues the conversation of its parent.
 bool is_inherited(std::string_view session, std::string_view session_id) {
     return session == "inherit" || session == session_id;
@@ -542,6 +549,11 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState
         co_return AgentToolResult::error(
             "a picture in the prompt is not a data URL with base64; call fetch for another address, "
             "and say in the prompt what the sub-agent has to know of it");
+    }
+    if (!may_use_model(core->options(), *parent, args.model.value_or(""), *caller)) {
+        co_return AgentToolResult::error("the model '" + *args.model +
+                                         "' is not one that sub-agents may have here; leave "
+                                         "`model` out");
     }
     if (args.run_in_background.value_or(false)) {
         co_return co_await start_in_background(std::move(core), parent, std::move(session_id),
