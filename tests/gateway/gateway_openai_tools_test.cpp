@@ -272,16 +272,15 @@ TEST_F(GatewayOpenAITools, D73_ToolsWithNamesOfBub_AreTheClients) {
     home.configure(
         R"({http: {listen: "127.0.0.1:0", openai: true, ag_ui: true, operators: [olga]}})");
     start();
-    const std::vector<std::string> names{"bash",     "bash_output", "fs_edit",
-                                         "fs_read",  "fs_write",    "web_fetch"};
+    const std::vector<std::string> names{"bash",    "bash_output", "fs_edit",
+                                         "fs_read", "fs_write",    "web_fetch"};
     const std::set<std::string> all(names.begin(), names.end());
     const auto note_name = [](std::set<std::string>& found, const Json& name) {
         EXPECT_TRUE(found.emplace(name.as_string()).second) << name;
     };
     std::set<std::string> of_responses;
     const JsonObject asked = ask(names);
-    for (const Json& item : asked.at("output").as_array())
-        note_name(of_responses, item.at("name"));
+    for (const Json& item : asked.at("output").as_array()) note_name(of_responses, item.at("name"));
     EXPECT_EQ(of_responses, all) << boost::json::serialize(asked);
     std::string prompt = "call";
     for (const std::string& name : names) prompt += " " + name;
@@ -292,8 +291,7 @@ TEST_F(GatewayOpenAITools, D73_ToolsWithNamesOfBub_AreTheClients) {
         note_name(of_chat, call.at("function").at("name"));
     EXPECT_EQ(of_chat, all) << chosen.body;
     JsonObject input{{"threadId", "t"}, {"runId", "r"}, {"tools", tools(names)}};
-    input["messages"] =
-        JsonArray{JsonObject{{"id", "m"}, {"role", "user"}, {"content", prompt}}};
+    input["messages"] = JsonArray{JsonObject{{"id", "m"}, {"role", "user"}, {"content", prompt}}};
     std::set<std::string> of_agui;
     const HttpReply run = call("POST", "/v1/ag-ui", input);
     for (const JsonObject& event : events_of(run.body))

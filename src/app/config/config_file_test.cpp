@@ -337,8 +337,8 @@ TEST_F(ConfigFileTest, D142_MatcherThatMissesTools_HasANote) {
     EXPECT_EQ(note_of("Shell"), here + "shell");
     EXPECT_EQ(note_of("shel"), "no tool of this program has such a name");
     EXPECT_EQ(note_of("mcp_git"), "no tool of this program has such a name");
-    for (const char* const matcher :
-         {"", "*", ".*", "shell|write", "shell|Bash", "mcp__git__.*", ".*__.*", "(?!shell).*", "fetch|x"})
+    for (const char* const matcher : {"", "*", ".*", "shell|write", "shell|Bash", "mcp__git__.*",
+                                      ".*__.*", "(?!shell).*", "fetch|x"})
         EXPECT_EQ(note_of(matcher), "") << matcher;
     EXPECT_EQ(note_of("Bash", "Stop"), "");
 }

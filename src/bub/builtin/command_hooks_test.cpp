@@ -90,7 +90,8 @@ TEST_F(Hooks, D142_OtherToolsAndStatuses_BlockNothing) {
     hook(HookPoint::pre_tool_use, "echo no disk >&2; exit 1");
     hook(HookPoint::pre_tool_use, "echo '{}'", "*");
     hook(HookPoint::pre_tool_use, R"(echo '{"decision": "approve", "reason": "a: {b}"}')");
-    hook(HookPoint::pre_tool_use, R"(echo '{"decision": null, "continue": true, "x": {"a": "\":"}}')");
+    hook(HookPoint::pre_tool_use,
+         R"(echo '{"decision": null, "continue": true, "x": {"a": "\":"}}')");
     hook(HookPoint::pre_tool_use, "echo 'checked {broken'");
     hook(HookPoint::post_tool_use, "echo '{broken'");
     start({calling("note"), says("done")});

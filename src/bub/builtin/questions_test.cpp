@@ -1002,8 +1002,7 @@ TEST_F(Questions, D214_ClientsBash_IsNotTheShell) {
     add({test::calling("Bash", {{"cmd", "touch here"}}), "done"});
     const TurnResult result = say_with_tool("bash");
     ASSERT_EQ(kinds(result), std::vector<std::string>{"question"});
-    const auto call =
-        client_call_of(result.outbounds.front().rest.at(question_key).as_object());
+    const auto call = client_call_of(result.outbounds.front().rest.at(question_key).as_object());
     ASSERT_TRUE(call);
     EXPECT_EQ(call->name, "bash");
     EXPECT_EQ(call->arguments.at("cmd"), Json("touch here"));
@@ -1020,9 +1019,8 @@ TEST_F(Questions, D214_PictureByUrl_IsNotFetched) {
     (void)say_with_tool("camera");
     Envelope message = Envelope("").on("cli", "chat");
     message.answer.emplace();
-    message.answer->value =
-        client_output("shot", {"data:image/png;base64,AAAA",
-                               "data:image/png;base64,http://169.254.169.254/"});
+    message.answer->value = client_output(
+        "shot", {"data:image/png;base64,AAAA", "data:image/png;base64,http://169.254.169.254/"});
     const TurnResult result = cubepi::run(framework->process_inbound(std::move(message), false));
     EXPECT_EQ(result.model_output, "done");
     EXPECT_EQ(pictures, 1u);
