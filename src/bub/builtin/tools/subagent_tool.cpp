@@ -547,9 +547,8 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState
     if (prompt_of(args).empty()) co_return AgentToolResult::error("the prompt is empty");
     if (!has_own_pictures(args)) {
         co_return AgentToolResult::error(
-            "a picture in the prompt is not a data URL with base64; call fetch for another "
-            "address, "
-            "and say in the prompt what the sub-agent has to know of it");
+            "a picture in the prompt is not a data URL with base64; call fetch for another address "
+            "and describe it in the prompt");
     }
     if (!may_use_model(core->options(), *parent, args.model.value_or(""), *caller)) {
         co_return AgentToolResult::error("the model '" + *args.model +
