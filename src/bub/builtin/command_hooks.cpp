@@ -132,9 +132,13 @@ std::size_t members_in(std::string_view text) {
     std::size_t count = 0;
     bool is_quoted = false;
     for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '\\') ++i;  // only strings have them
-        if (text[i] == '"') is_quoted = !is_quoted;
-        if (text[i] == ':' && !is_quoted) ++count;
+        if (text[i] == '\\') {
+            ++i;  // in a string
+        } else if (text[i] == '"') {
+            is_quoted = !is_quoted;
+        } else if (text[i] == ':' && !is_quoted) {
+            ++count;
+        }
     }
     return count;
 }

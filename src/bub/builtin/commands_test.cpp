@@ -315,7 +315,7 @@ TEST_F(ToolNames, D73_NameInTwoCases_IsNotGuessed) {
             [](JsonObject, cubepi::ToolContext&) { return cubepi::AgentToolResult("theirs"); }));
     }
     const std::string text = told("BASH", {{"cmd", "touch here"}});
-    EXPECT_TRUE(text.starts_with("There is no tool named 'BASH'. Did you mean 'Bash', 'bash'"))
+    EXPECT_TRUE(text.starts_with("There is no tool named 'BASH'. Did you mean 'Bash' or 'bash'"))
         << text;
     EXPECT_FALSE(std::filesystem::exists(root / "work" / "here"));
 }
