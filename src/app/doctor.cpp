@@ -28,6 +28,7 @@
 #include "config/model_sources.hpp"
 #include "config/paths.hpp"
 #include "config/store_locations.hpp"
+#include "config/tool_names.hpp"
 #include "conversation/tool_approval.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_findings.hpp"
@@ -278,6 +279,8 @@ void show_hooks(const Report& report, const ConfigFile& config) {
         const std::string of = hook.matcher.empty() ? "" : " " + hook.matcher;
         report.plain("hook at " + std::string(to_string(hook.point)) + of + ": " + hook.command);
     }
+    for (const std::string& warning : hook_warnings(config.hooks))
+        report.problem(visible(warning), how_to_correct());
 }
 
 /// "; Authorization by a command, every 300 s"
@@ -567,6 +570,8 @@ void check_project(const Report& report) {
     std::vector<std::string> problems = all.problems;
     const ProjectSettings settings = settings_of(project);
     problems.insert(problems.end(), settings.problems.begin(), settings.problems.end());
+    for (std::string& warning : hook_warnings(settings.hooks))
+        problems.push_back(std::move(warning));
     for (const std::string& problem : problems) report.problem(visible(problem), {});
 }
 

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -264,6 +265,46 @@ TEST_F(GatewayOpenAITools, NameOfAnOwnTool_IsRefused) {
     EXPECT_EQ(refused.json().at("status"), Json("failed")) << refused.body;
     EXPECT_NE(refused.body.find("has a tool 'read' itself"), std::string::npos) << refused.body;
     EXPECT_EQ(model_calls(), 0u);
+}
+
+/// They are aliases of the agent's own tools, which would run here.
+TEST_F(GatewayOpenAITools, D73_ToolsWithNamesOfBub_AreTheClients) {
+    home.configure(
+        R"({http: {listen: "127.0.0.1:0", openai: true, ag_ui: true, operators: [olga]}})");
+    start();
+    const std::vector<std::string> names{"bash",    "bash_output", "fs_edit",
+                                         "fs_read", "fs_write",    "web_fetch"};
+    const std::set<std::string> all(names.begin(), names.end());
+    const auto note_name = [](std::set<std::string>& found, const Json& name) {
+        EXPECT_TRUE(found.emplace(name.as_string()).second) << name;
+    };
+    std::set<std::string> of_responses;
+    const JsonObject asked = ask(names);
+    for (const Json& item : asked.at("output").as_array()) note_name(of_responses, item.at("name"));
+    EXPECT_EQ(of_responses, all) << boost::json::serialize(asked);
+    std::string prompt = "call";
+    for (const std::string& name : names) prompt += " " + name;
+    std::set<std::string> of_chat;
+    const HttpReply chosen = chat(user(prompt), {{"tools", chat_tools(names)}});
+    const Json message = chosen.json().at("choices").at(0).at("message");
+    for (const Json& call : message.at("tool_calls").as_array())
+        note_name(of_chat, call.at("function").at("name"));
+    EXPECT_EQ(of_chat, all) << chosen.body;
+    JsonObject input{{"threadId", "t"}, {"runId", "r"}, {"tools", tools(names)}};
+    input["messages"] = JsonArray{JsonObject{{"id", "m"}, {"role", "user"}, {"content", prompt}}};
+    std::set<std::string> of_agui;
+    const HttpReply run = call("POST", "/v1/ag-ui", input);
+    for (const JsonObject& event : events_of(run.body))
+        if (event.at("type") == Json("TOOL_CALL_START"))
+            note_name(of_agui, event.at("toolCallName"));
+    EXPECT_EQ(of_agui, all) << run.body;
+    // A model writes them in other ways, too.
+    const JsonObject others =
+        ask({"BASH", "functions_fs_read"}, {{"tools", tools({"bash", "fs_read"})}});
+    std::set<std::string> corrected;
+    for (const Json& item : others.at("output").as_array()) note_name(corrected, item.at("name"));
+    EXPECT_EQ(corrected, (std::set<std::string>{"bash", "fs_read"}));
+    EXPECT_EQ(model_calls(), 4u) << "no call has a result";
 }
 
 TEST_F(GatewayOpenAITools, D214_OwnToolAppears_OutputIsNotItsCall) {

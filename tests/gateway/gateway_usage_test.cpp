@@ -73,7 +73,8 @@ private:
             if (asked.text.starts_with("write "))
                 return answer("", {{"write", R"({"path":"a","content":"b"})"}});
             if (asked.text.starts_with("delegate ")) {
-                const JsonObject arguments{{"prompt", rest}, {"session", "temp"}};
+                JsonObject arguments{{"prompt", rest}, {"session", "temp"}};
+                if (rest.starts_with("to ")) arguments["model"] = rest.substr(3);
                 return answer("", {{"subagent", boost::json::serialize(arguments)}});
             }
         } else {
@@ -215,6 +216,22 @@ TEST_F(GatewayUsage, D255_Tokens_CountSubagentsToTheirUser) {
     EXPECT_NE(say(port, "olga", "s2", "more").body.find("the limit of 300 tokens a day"),
               std::string::npos);
     EXPECT_EQ(model.calls(), 3);
+}
+
+/// A model without a price would count as free.
+TEST_F(GatewayUsage, D245_Subagent_HasAConfiguredModel) {
+    configure(home, "{total: {tokens: 100000}}, rules: [{allow: [\"subagent: *\"]}]",
+              "\ncompact_model: small");
+    const std::uint16_t port = start(home);
+    int calls = 0;
+    for (const char* const refused : {"delegate to dear", "delegate to openai/dear"}) {
+        EXPECT_EQ(say(port, "ann", "s1", refused).status, 200);
+        EXPECT_EQ(model.calls(), calls += 2) << refused;
+    }
+    for (const char* const allowed : {"delegate to local", "delegate to openai/small"}) {
+        EXPECT_EQ(say(port, "ann", "s1", allowed).status, 200);
+        EXPECT_EQ(model.calls(), calls += 3) << allowed;
+    }
 }
 
 TEST_F(GatewayUsage, D255_ApprovedCall_CountsToItsUser) {

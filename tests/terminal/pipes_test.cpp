@@ -680,6 +680,19 @@ TEST(Doctor, InvalidRule_IsReportedAndEndsAConversation) {
     }
 }
 
+TEST(Doctor, D142_HookThatMissesTools_IsReported) {
+    const Home home;
+    write_file(home.config(),
+               "hooks: {PreToolUse: [{matcher: Bash, hooks: [{command: exit 2}]}]}\n");
+    const std::string note =
+        "The hook PreToolUse for 'Bash' misses calls: here the names of these tools are: shell.";
+    const Piped doctor = run_piped(home, {"doctor"});
+    EXPECT_NE(doctor.out.find(note), std::string::npos) << doctor.out;
+    const Piped run = run_piped(home, {"run", "--offline", "hi"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_NE(run.err.find(note), std::string::npos) << run.err;
+}
+
 TEST(Doctor, GatewayTokens_AreFoundInEnvironmentAndFile) {
     Home home;
     write_file(home.config(), "gateway: {http: {}, telegram: {users: [7]}}\n");

@@ -22,6 +22,7 @@
 #include "../shell_quoting.hpp"
 #include "gateway_settings.hpp"
 #include "paths.hpp"
+#include "tool_names.hpp"
 
 namespace cubepi::app {
 
@@ -321,6 +322,7 @@ void read_hook_group(const std::filesystem::path& path, const YAML::Node& group,
         if (const auto limit = seconds(path, one, "timeout")) hook.timeout = *limit;
         try {
             bub::check_command_hook(hook);
+            hook.note = hook_note(hook);
         } catch (const Error& error) {
             refuse(path, one.Mark().line, error.what());
         }

@@ -16,6 +16,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 
 #include "config/store_locations.hpp"
+#include "config/tool_names.hpp"
 
 namespace cubepi::app {
 namespace {
@@ -316,6 +317,30 @@ TEST_F(ConfigFileTest, D142_Hooks_HaveTheFormOfOtherAgents) {
         write(wrong);
         EXPECT_NE(refusal().find("config.yaml:1: "), std::string::npos) << wrong << refusal();
     }
+}
+
+TEST_F(ConfigFileTest, D142_MatcherThatMissesTools_HasANote) {
+    const auto note_of = [&](const std::string& matcher, const char* point = "PreToolUse") {
+        write(std::string("hooks: {") + point + ": [{matcher: '" + matcher +
+              "', hooks: [{command: a}, {command: b}]}]}");
+        const std::vector<bub::CommandHook> hooks = read_config(path()).hooks;
+        EXPECT_LE(hook_warnings(hooks).size(), 1u) << "one for a matcher";
+        EXPECT_EQ(hook_warnings(hooks).empty(), hooks.front().note.empty());
+        return hooks.front().note;
+    };
+    const std::string here = "here the names of these tools are: ";
+    EXPECT_EQ(note_of("Bash|Write"), here + "shell, write");
+    EXPECT_EQ(note_of("Bash", "PostToolUse"), here + "shell");
+    EXPECT_EQ(note_of("edit|MultiEdit|WebFetch"), here + "fetch");
+    EXPECT_EQ(note_of("fs_(read|write)"), here + "read, write");
+    EXPECT_EQ(note_of("mcp__.*|Read"), here + "read");
+    EXPECT_EQ(note_of("Shell"), here + "shell");
+    EXPECT_EQ(note_of("shel"), "no tool of this program has such a name");
+    EXPECT_EQ(note_of("mcp_git"), "no tool of this program has such a name");
+    for (const char* const matcher : {"", "*", ".*", "shell|write", "shell|Bash", "mcp__git__.*",
+                                      ".*__.*", "(?!shell).*", "fetch|x"})
+        EXPECT_EQ(note_of(matcher), "") << matcher;
+    EXPECT_EQ(note_of("Bash", "Stop"), "");
 }
 
 TEST_F(ConfigFileTest, TraceSetting_MayBeDirectoryOrMapping) {

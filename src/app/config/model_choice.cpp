@@ -408,6 +408,24 @@ ModelChoice choice_to_continue(const ModelSources& given, const ModelChoice& ini
     return choice_of(sources, endpoint_to_continue(sources, stored));
 }
 
+bool is_configured_model(const ModelSources& sources, const Endpoint& primary,
+                         const std::string& id) {
+    std::vector<Endpoint> models = configured_endpoints(sources);
+    // A provider that is known by its key has a default model.
+    std::erase_if(models, [](const Endpoint& one) { return !one.model_named; });
+    models.push_back(primary);
+    for (FallbackModel& model : fallback_models(sources, primary))
+        if (model.problem.empty()) models.push_back(std::move(model.endpoint));
+    const std::string& summaries = sources.config.compact_model;
+    if (!summaries.empty() && summaries != compacted_by_provider)
+        models.push_back(endpoint_for_model(sources, primary, summaries));
+    const Endpoint named = endpoint_for_model(sources, primary, id);
+    return std::any_of(models.begin(), models.end(), [&](const Endpoint& one) {
+        return one.provider == named.provider && one.base_url == named.base_url &&
+               one.model == named.model;
+    });
+}
+
 BoundModel model_at_endpoint(const ModelSources& sources, const ModelChoice& there,
                              const std::string& id) {
     Endpoint endpoint = endpoint_for_model(sources, there.endpoint, id);

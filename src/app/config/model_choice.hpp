@@ -83,6 +83,11 @@ Endpoint endpoint_to_continue(const ModelSources& sources, const StoredModel& st
 /// it; empty: the configuration leads there.
 std::string flags_to_continue(const ModelSources& sources, const StoredModel& stored);
 
+/// Returns true if the configuration or a flag names the model `id`: as that of `primary` or of another provider, as a fallback model, or
+/// for summaries. Throws Error(invalid_argument) for an unknown provider.
+bool is_configured_model(const ModelSources& sources, const Endpoint& primary,
+                         const std::string& id);
+
 /// Returns the model `id` of a run that continues at `there`, for its sub-agents. Throws NoModelError if it is at another address
 /// (D86).
 BoundModel model_at_endpoint(const ModelSources& sources, const ModelChoice& there,

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include <bub/builtin/command_hooks.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
 namespace cubepi::app {
@@ -17,5 +18,12 @@ void require_our_name(std::string_view tool);
 
 /// Reads a rule that asks or denies. Throws Error(invalid_argument).
 ApprovalRule parse_restriction(std::string_view text, RuleEffect effect);
+
+/// Returns why a hook about calls misses tools that it seems to be meant for: its matcher has names of other programs ("Bash"), or matches
+/// no tool of this one. Empty: none is known; tools of MCP servers and plugins are not.
+std::string hook_note(const bub::CommandHook& hook);
+
+/// Returns a warning about each matcher of hooks that have a note.
+std::vector<std::string> hook_warnings(const std::vector<bub::CommandHook>& hooks);
 
 }  // namespace cubepi::app

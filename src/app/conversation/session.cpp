@@ -41,6 +41,7 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/provider_kinds.hpp"
+#include "../config/tool_names.hpp"
 #include "../mcp/mcp_hub.hpp"
 #include "../project/git.hpp"
 #include "../project/trust.hpp"
@@ -150,6 +151,8 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     approval.server_of = [servers = all_servers(parts, project)](const std::string& tool) {
         return server_identity(servers, tool);
     };
+    approval.has_fetch_hook = bub::detail::CommandHookTable(hooks_of(config, project))
+                                  .has(bub::HookPoint::pre_tool_use, "fetch");
     approval.mode =
         std::make_shared<ApprovalMode>(flags.yes ? ApprovalMode::all : ApprovalMode::ask);
     box.approval_options = approval;
@@ -660,9 +663,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         }
     }
     session.environment = command_environment(config, flags.model);
-    session.hooks = config.hooks;
-    session.hooks.insert(session.hooks.end(), session.project.hooks.begin(),
-                         session.project.hooks.end());
+    session.hooks = hooks_of(config, session.project);
+    for (std::string& warning : hook_warnings(session.hooks))
+        session.warnings.push_back(std::move(warning));
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
         std::vector<McpServerSettings> servers = all_servers(parts, session.project);

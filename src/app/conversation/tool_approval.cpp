@@ -140,6 +140,12 @@ ToolRules rules_of(const ConfigFile& config, const ProjectSettings& project) {
     return rules;
 }
 
+std::vector<bub::CommandHook> hooks_of(const ConfigFile& config, const ProjectSettings& project) {
+    std::vector<bub::CommandHook> hooks = config.hooks;
+    hooks.insert(hooks.end(), project.hooks.begin(), project.hooks.end());
+    return hooks;
+}
+
 std::vector<std::string> unused_rules(const std::vector<std::string>& rules) {
     std::vector<std::string> notes;
     const ToolRules policy = policy_of(rules);
@@ -179,7 +185,7 @@ bool ToolApproval::has_rule(const ApprovalRule& rule) const {
 bool ToolApproval::allows_fetch(const std::string& url) const {
     const RuleDecision decision =
         rules_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}});
-    if (decision.always_asks) return false;
+    if (decision.always_asks || options_.has_fetch_hook) return false;
     return mode() == ApprovalMode::all || decision.allowed;
 }
 

@@ -56,6 +56,9 @@ ToolRules rules_of(const ConfigFile& config, const ProjectSettings& project = {}
 void add_restrictions(ToolRules& rules, const ConfigFile& config);
 void add_restrictions(ToolRules& rules, const ProjectSettings& project);
 
+/// Returns the hooks of the configuration, then those of the project.
+std::vector<bub::CommandHook> hooks_of(const ConfigFile& config, const ProjectSettings& project);
+
 /// Returns a sentence for each of the configuration's rules that allows nothing, as some rules that earlier versions saved,
 /// and what to write instead.
 std::vector<std::string> unused_rules(const std::vector<std::string>& rules);
@@ -97,6 +100,7 @@ public:
         /// Returns what an answer "always" about a tool of an MCP server is bound to besides its definition; nothing: there is no such
         /// answer. Null: the same.
         std::function<std::optional<std::string>(const std::string& tool)> server_of = {};
+        bool has_fetch_hook = false;  ///< a hook of the user runs before each call of `fetch`
         std::shared_ptr<const Runtime> runtime =
             {};  ///< its workers read files; null: Runtime::standard()
     };
@@ -124,7 +128,7 @@ public:
     bool refuses_in_plan(std::string_view tool) const noexcept {
         return mode() == ApprovalMode::plan && tool != subagent_tool;
     }
-    /// Returns true if this URL may be fetched without a question.
+    /// Returns true if this URL may be fetched without a question, and without a hook that has to see it.
     bool allows_fetch(const std::string& url) const;
 
     /// Computes the change that a call would make. The tool compares the file with that of the last preview of the call. `key`:

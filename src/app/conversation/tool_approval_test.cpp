@@ -132,6 +132,22 @@ TEST_F(ExchangedLink, D182_DeniedFile_IsNotReadThroughExchangedLink) {
     }
 }
 
+TEST(FetchRedirects, D142_HookOfFetch_SeesEachOrigin) {
+    const std::string url = "https://example.org/page";
+    for (const bool has_hook : {false, true}) {
+        ToolApproval::Options options;
+        options.mode = std::make_shared<ApprovalMode>(ApprovalMode::all);
+        options.has_fetch_hook = has_hook;
+        const ToolApproval of_mode(ToolRules(), nullptr, nullptr, options);
+        EXPECT_EQ(of_mode.allows_fetch(url), !has_hook);
+        options.mode = nullptr;
+        ToolRules rules;
+        rules.allow(ApprovalRule::parse("fetch: example.org"));
+        const ToolApproval of_rule(std::move(rules), nullptr, nullptr, options);
+        EXPECT_EQ(of_rule.allows_fetch(url), !has_hook);
+    }
+}
+
 TEST(RestrictingNames, D156_OtherNameOfTool_IsRefused) {
     ConfigFile config;
     config.ask = {"mcp__*: *", "Custom: *", "shell_*: *"};

@@ -458,6 +458,10 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
                             std::move(model), std::move(parts), executor));
     made->configuration_digest_ = app::configuration_digest(config_values(config_path()));
+    if (made->parts_.on_warning) {
+        for (const std::string& warning : hook_warnings(hooks_of(made->config_, made->project_)))
+            made->parts_.on_warning(warning);
+    }
     co_await check_tables(made->tapes_, made->parts_.on_warning);
     // A channel without its token is reported now, not when the instance is to run.
     const auto channels = co_await made->manager_->enabled_channels();
@@ -617,6 +621,13 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
     };
+    // A sender of messages chooses no costs (D245); the owner of a directory is the operator.
+    if (!parts_.directory) {
+        options.may_name_model = [sources = sources_,
+                                  primary = model_.endpoint](const std::string& id) {
+            return is_configured_model(sources, primary, id);
+        };
+    }
     options.describe_endpoint = [sources = sources_, model = model_, sandbox = config_.sandbox,
                                  &project = project_](const AssistantMessage& answer) {
         JsonObject endpoint = endpoint_of_answer(sources, model, answer).to_json();
@@ -648,9 +659,7 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.environment = command_environment(config_, sources_.flags);
     for (std::string& name : secret_variables(settings_))
         options.environment.hidden.push_back(std::move(name));
-    options.command_hooks = config_.hooks;
-    options.command_hooks.insert(options.command_hooks.end(), project_.hooks.begin(),
-                                 project_.hooks.end());
+    options.command_hooks = hooks_of(config_, project_);
     TrustSettings trust{config_.trust, parts_.directory && parts_.directory->trusts_files};
     options.trusts = [trust = std::move(trust)](const std::filesystem::path& workspace) {
         return is_trusted(workspace, trust);

@@ -34,6 +34,7 @@
 #include <cubepi/workspace/standard_tools.hpp>
 
 #include "../config/command_sandbox.hpp"
+#include "../config/tool_names.hpp"
 #include "../conversation/pipeline.hpp"
 #include "../conversation/session.hpp"
 #include "../conversation/tool_approval.hpp"
@@ -329,8 +330,9 @@ int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
     flags.yes = allow_all;
     options.tools.push_back(mcp_agent_tool(std::move(flags)));
     options.tasks.tools = {"agent"};
-    std::vector<bub::CommandHook> hooks = config.hooks;
-    hooks.insert(hooks.end(), project.hooks.begin(), project.hooks.end());
+    std::vector<bub::CommandHook> hooks = hooks_of(config, project);
+    for (const std::string& warning : hook_warnings(hooks))
+        err << "cubepi: " << for_terminal(visible(warning)) << "\n";
     std::shared_ptr<const bub::detail::CommandHookTable> commands;
     if (!hooks.empty())
         commands = std::make_shared<const bub::detail::CommandHookTable>(std::move(hooks));

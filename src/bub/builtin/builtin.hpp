@@ -129,6 +129,9 @@ struct BuiltinOptions {
     /// a subagent of the run names one. Throws Error if this process has other settings. Set if `describe_endpoint` is.
     std::function<cubepi::BoundModel(const JsonObject& endpoint, const std::string& id)>
         model_at_endpoint = {};
+    /// Returns true if the model of a turn may choose the model `id` for a sub-agent, as it may always choose its own. May throw Error. Null:
+    /// it may choose any.
+    std::function<bool(const std::string& id)> may_name_model = {};
     /// Returns the model that a turn calls instead of `model`, for example one whose calls are counted; also for its sub-agents, summaries
     /// and goals. `origin`: of the message that has caused the turn or the command (asker_key). Called on the threads of turns. Null: `model`.
     std::function<cubepi::BoundModel(const cubepi::BoundModel& model, const JsonObject& origin)>

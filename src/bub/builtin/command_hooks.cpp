@@ -115,12 +115,81 @@ void block(detail::HookReply& reply, std::string reason, const CommandHook& hook
     reply.reason = reason.empty() ? name_of(hook) + " has blocked it" : std::move(reason);
 }
 
-/// Reads the JSON object of a command. Returns false for other output.
+/// Returns the number of members of a value, with those of the values in it.
+std::size_t members_of(const Json& value) {
+    std::size_t count = 0;
+    if (const JsonObject* object = value.if_object()) {
+        count = object->size();
+        for (const auto& member : *object) count += members_of(member.value());
+    } else if (const cubepi::JsonArray* array = value.if_array()) {
+        for (const Json& item : *array) count += members_of(item);
+    }
+    return count;
+}
+
+/// Returns the number of members that a JSON text has, repeated ones too.
+std::size_t members_in(std::string_view text) {
+    std::size_t count = 0;
+    bool is_quoted = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\\') {
+            ++i;  // in a string
+        } else if (text[i] == '"') {
+            is_quoted = !is_quoted;
+        } else if (text[i] == ':' && !is_quoted) {
+            ++count;
+        }
+    }
+    return count;
+}
+
+/// Returns the name of a member that decides in a way that is not known; empty: there is none.
+std::string_view unknown_decision(const JsonObject& object) {
+    const auto has = [](const JsonObject& in, std::string_view key, auto is_known) {
+        const Json* const value = in.if_contains(key);
+        return value && !value->is_null() && !is_known(*value);
+    };
+    const auto is_flag = [](const Json& value) { return value.is_bool(); };
+    const auto is_object = [](const Json& value) { return value.is_object(); };
+    const auto is_text = [](const Json& value) {
+        return value.is_string() && !value.get_string().empty();
+    };
+    const auto is_decision = [](const Json& value) {
+        return value == Json("block") || value == Json("approve") || value == Json("allow");
+    };
+    if (has(object, "decision", is_decision)) return "decision";
+    if (has(object, "continue", is_flag)) return "continue";
+    if (has(object, "hookSpecificOutput", is_object)) return "hookSpecificOutput";
+    const JsonObject* const specific = object_member(object, "hookSpecificOutput");
+    if (specific && has(*specific, "permissionDecision", is_text)) return "permissionDecision";
+    if (specific && has(*specific, "updatedInput", is_object)) return "updatedInput";
+    return {};
+}
+
+/// Returns why the decision of a command is not understood; empty: it is.
+std::string problem_of(std::string_view output, const Json& parsed) {
+    const JsonObject* const object = parsed.if_object();
+    if (!object) return "has written text that begins as a JSON object, and is none";
+    if (members_in(output) != members_of(parsed))
+        return "has written a JSON object in which a key occurs twice";
+    const std::string_view unknown = unknown_decision(*object);
+    return unknown.empty() ? std::string()
+                           : "has written an unknown value of '" + std::string(unknown) + "'";
+}
+
+/// Reads the JSON object of a command. Returns false for other output. A guard whose decision is not understood blocks: a text of the
+/// model in it may have changed it.
 bool read_object(const std::string& output, const CommandHook& hook, detail::HookReply& reply) {
     if (!output.starts_with('{')) return false;
     cubepi::JsonTextError error;
     const Json parsed = cubepi::parse_json(output, error);
-    const JsonObject* object = error ? nullptr : parsed.if_object();
+    if (hook.point == HookPoint::pre_tool_use || hook.point == HookPoint::user_prompt_submit) {
+        if (const std::string problem = problem_of(output, parsed); !problem.empty()) {
+            block(reply, name_of(hook) + " " + problem, hook);
+            return true;
+        }
+    }
+    const JsonObject* object = parsed.if_object();
     if (!object) return false;
     const JsonObject* specific = object_member(*object, "hookSpecificOutput");
     if (specific) {
@@ -245,6 +314,11 @@ CommandHookTable::CommandHookTable(std::vector<CommandHook> hooks) {
 bool CommandHookTable::has(HookPoint point) const noexcept {
     return std::any_of(entries_.begin(), entries_.end(),
                        [point](const Entry& entry) { return entry.hook.point == point; });
+}
+
+bool CommandHookTable::has(HookPoint point, const std::string& tool) const {
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [&](const Entry& entry) { return entry.matches(point, tool); });
 }
 
 /// Runs the hooks of a point in their order. Those after one that blocks do not run.

@@ -42,7 +42,8 @@ std::optional<HookPoint> hook_point(std::string_view name) noexcept;
 ///   error is the reason. At `notification` it means nothing.
 /// - 0: continues. A JSON object on standard output may say more: `decision: block` with `reason`; `hookSpecificOutput` with
 ///   `permissionDecision` (`deny` blocks, and so does `ask`), `permissionDecisionReason`, `updatedInput` (new arguments) or
-///   `additionalContext` (for the model). Other output of `user_prompt_submit` is context for the model.
+///   `additionalContext` (for the model). Other output of `user_prompt_submit` is context for the model. Before a call and for a
+///   prompt, output that begins with `{` blocks if it is not one JSON object, has a key twice, or has an unknown decision.
 /// - Any other: the command has failed, which is recorded in the result of the call, and nothing is blocked. But a call is blocked
 ///   by a command before it that cannot be run (126, 127), does not end in time, or is killed (128 and more).
 ///
@@ -54,6 +55,7 @@ struct CommandHook {
     std::string command = {};  ///< for /bin/sh
     /// At `notification` five seconds at most.
     std::chrono::milliseconds timeout = std::chrono::seconds(60);
+    std::string note = {};  ///< for the user, where the hooks are listed: why it misses tools
 };
 
 /// Throws Error(invalid_argument) for a hook without a command, or with an invalid matcher.
@@ -76,6 +78,8 @@ public:
 
     const std::vector<Entry>& entries() const noexcept { return entries_; }
     bool has(HookPoint point) const noexcept;
+    /// Returns true if a hook of `point` runs for calls of `tool`.
+    bool has(HookPoint point, const std::string& tool) const;
 
 private:
     std::vector<Entry> entries_;

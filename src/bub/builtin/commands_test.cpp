@@ -297,6 +297,29 @@ TEST_F(ToolNames, BubToolNames_TakeArgumentsOfBub) {
     EXPECT_NE(told("bash", std::move(arguments)).find("from Bub"), std::string::npos);
 }
 
+TEST_F(ToolNames, D73_ToolNamedLikeAlias_IsNotTheShell) {
+    extra_tools.push_back(cubepi::AgentTool(
+        "bash", "Asks a client.", cubepi::AgentTool::no_parameters(),
+        [](JsonObject, cubepi::ToolContext&) { return cubepi::AgentToolResult("theirs"); }));
+    for (const char* const name : {"bash", "Bash", "functions.bash", "functions_BASH"}) {
+        make_framework(FrameworkOptions());
+        EXPECT_EQ(told(name, {{"cmd", "touch here"}}), "theirs") << name;
+    }
+    EXPECT_FALSE(std::filesystem::exists(root / "work" / "here"));
+}
+
+TEST_F(ToolNames, D73_NameInTwoCases_IsNotGuessed) {
+    for (const char* const name : {"bash", "Bash"}) {
+        extra_tools.push_back(cubepi::AgentTool(
+            name, "Asks a client.", cubepi::AgentTool::no_parameters(),
+            [](JsonObject, cubepi::ToolContext&) { return cubepi::AgentToolResult("theirs"); }));
+    }
+    const std::string text = told("BASH", {{"cmd", "touch here"}});
+    EXPECT_TRUE(text.starts_with("There is no tool named 'BASH'. Did you mean 'Bash' or 'bash'"))
+        << text;
+    EXPECT_FALSE(std::filesystem::exists(root / "work" / "here"));
+}
+
 TEST_F(ToolNames, B11_OperatorCommands_AreNotForModels) {
     JsonObject arguments;
     arguments["model_id"] = "expensive";

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <tuple>
 
+#include <bub/builtin/client_tools.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_session.hpp>
@@ -50,6 +51,13 @@ protected:
         Envelope message = Envelope(text).on("telegram", "chat");
         message.context["sender_id"] = user;
         if (alone) message.context["private_chat"] = true;
+        return cubepi::run(framework->process_inbound(std::move(message), false));
+    }
+    /// A message of a program that offers a tool of its own.
+    TurnResult say_with_tool(const std::string& name) {
+        Envelope message = Envelope("Go").on("cli", "chat");
+        JsonObject tool{{"name", name}, {"parameters", JsonObject{{"type", "object"}}}};
+        message.rest[client_tools_key] = JsonObject{{"tools", JsonArray{std::move(tool)}}};
         return cubepi::run(framework->process_inbound(std::move(message), false));
     }
     static cubepi::AssistantMessage which_color() {
@@ -950,6 +958,72 @@ TEST_F(Questions, D85_SubagentThatInherits_CannotAsk) {
     EXPECT_EQ(say("Clean up").model_output, "done");
     EXPECT_NE(told.find("cannot be asked"), std::string::npos) << told;
     EXPECT_TRUE(removed.empty());
+}
+
+/// Its history has calls of the client, whose tools it has not.
+TEST_F(Questions, D214_SubagentThatInherits_HasNoClientTools) {
+    for (const bool is_restricted : {false, true}) {
+        make_framework(FrameworkOptions());
+        JsonObject task{{"prompt", "do it"}, {"session", "inherit"}};
+        if (is_restricted) task["allowed_tools"] = JsonArray{"shell"};
+        std::string told;
+        std::vector<std::string> offered;
+        std::vector<std::string> offered_to_parent;
+        const auto names_in = [](const cubepi::ModelRequest& request) {
+            std::vector<std::string> names;
+            for (const cubepi::ToolDefinition& tool : *request.tools)
+                names.push_back(tool.name.str());
+            return names;
+        };
+        add({cubepi::FauxStep([&](const cubepi::ModelRequest& request) {
+                 offered_to_parent = names_in(request);
+                 return test::calling("subagent", task);
+             }),
+             test::calling("bash", {{"cmd", "touch here"}}, "c2"),
+             cubepi::FauxStep([&](const cubepi::ModelRequest& request) {
+                 offered = names_in(request);
+                 told = request.messages.back().text();
+                 return faux_assistant_message("not possible");
+             }),
+             "done"});
+        EXPECT_EQ(say_with_tool("bash").model_output, "done");
+        EXPECT_NE(told.find(is_restricted ? "bash" : "a sub-agent cannot use this tool"),
+                  std::string::npos)
+            << told;
+        EXPECT_FALSE(std::filesystem::exists(root / "work" / "here"));
+        EXPECT_EQ(std::count(offered_to_parent.begin(), offered_to_parent.end(), "bash"), 1);
+        if (!is_restricted) {
+            EXPECT_EQ(offered, offered_to_parent) << "the prompt cache serves both";
+        }
+    }
+}
+
+TEST_F(Questions, D214_ClientsBash_IsNotTheShell) {
+    add({test::calling("Bash", {{"cmd", "touch here"}}), "done"});
+    const TurnResult result = say_with_tool("bash");
+    ASSERT_EQ(kinds(result), std::vector<std::string>{"question"});
+    const auto call = client_call_of(result.outbounds.front().rest.at(question_key).as_object());
+    ASSERT_TRUE(call);
+    EXPECT_EQ(call->name, "bash");
+    EXPECT_EQ(call->arguments.at("cmd"), Json("touch here"));
+    EXPECT_FALSE(std::filesystem::exists(root / "work" / "here"));
+}
+
+TEST_F(Questions, D214_PictureByUrl_IsNotFetched) {
+    std::size_t pictures = 0;
+    add({test::calling("camera"), cubepi::FauxStep([&](const cubepi::ModelRequest& request) {
+             for (const auto& block : request.messages.back().tool_result()->content)
+                 if (std::holds_alternative<cubepi::ImageContent>(block)) ++pictures;
+             return faux_assistant_message("done");
+         })});
+    (void)say_with_tool("camera");
+    Envelope message = Envelope("").on("cli", "chat");
+    message.answer.emplace();
+    message.answer->value = client_output(
+        "shot", {"data:image/png;base64,AAAA", "data:image/png;base64,http://169.254.169.254/"});
+    const TurnResult result = cubepi::run(framework->process_inbound(std::move(message), false));
+    EXPECT_EQ(result.model_output, "done");
+    EXPECT_EQ(pictures, 1u);
 }
 
 TEST_F(Questions, D85_TemporarySession_CannotAsk) {

@@ -422,6 +422,32 @@ TEST_F(Subagent, Subagent_MayAskAnotherModel) {
     EXPECT_EQ(parent.model, "scripted");
 }
 
+TEST_F(Subagent, D245_ModelOfASubagent_IsRestricted) {
+    const auto result_of = [this](const std::string& model, const std::string& of_session = {}) {
+        make_framework(FrameworkOptions());
+        JsonObject arguments = task("go");
+        arguments["model"] = model;
+        std::vector<cubepi::FauxStep> steps;
+        steps.emplace_back(calling("subagent", arguments));
+        steps.push_back(seen(parent, faux_assistant_message("done")));
+        steps.push_back(seen(parent, faux_assistant_message("done")));
+        BuiltinOptions options;
+        options.may_name_model = [](const std::string& id) { return id == "small"; };
+        if (!of_session.empty())
+            options.select_model = [of_session](const JsonObject&) { return of_session; };
+        add_builtin(std::move(steps), std::move(options));
+        (void)say("do it");
+        return parent.texts.back();
+    };
+    EXPECT_EQ(result_of("dear"),
+              "the model 'dear' is not one that sub-agents may have here; leave `model` out");
+    for (const char* const model : {"small", "", "chosen"})
+        EXPECT_EQ(result_of(model, "chosen"), "done") << model;
+    // An operator may choose any.
+    faux.set_responses({faux_assistant_message("done")});
+    EXPECT_EQ(say(",subagent go model=dear").model_output, "done");
+}
+
 TEST_F(Subagent, B11_Prompt_IsNeverACommand) {
     const Seen asked = play(task(",tape.reset"));
     EXPECT_TRUE(asked.has(",tape.reset"));
@@ -435,6 +461,32 @@ TEST_F(Subagent, ContentParts_AreAccepted) {
     JsonObject arguments;
     arguments["prompt"] = JsonArray{part};
     EXPECT_TRUE(play(std::move(arguments)).has("in parts"));
+}
+
+/// The endpoint of the model would fetch it, unseen by rules and hooks.
+TEST_F(Subagent, D85_PictureByUrl_IsRefused) {
+    const auto part = [](const Json& place) {
+        return JsonObject{{"type", "image_url"}, {"image_url", place}};
+    };
+    for (const char* const url :
+         {"http://169.254.169.254/latest", "HTTPS://example.org/?secret", "data:image/png,x", "",
+          "data:image/png;base64,", "data:image/png;base64,http://169.254.169.254/"}) {
+        for (const Json& place : {Json(JsonObject{{"url", url}}), Json(url)}) {
+            make_framework(FrameworkOptions());
+            std::vector<cubepi::FauxStep> steps;
+            JsonObject arguments{{"prompt", JsonArray{part(place)}}};
+            steps.emplace_back(calling("subagent", std::move(arguments)));
+            steps.push_back(seen(parent, faux_assistant_message("done")));
+            add_builtin(std::move(steps));
+            EXPECT_EQ(say("do it").model_output, "done") << place;
+            EXPECT_NE(parent.texts.back().find("not a data URL with base64"), std::string::npos)
+                << place << parent.texts.back();
+        }
+    }
+    make_framework(FrameworkOptions());
+    JsonArray prompt{JsonObject{{"type", "text"}, {"text", "see"}},
+                     part(JsonObject{{"url", "data:image/png;base64,AAAA"}})};
+    EXPECT_TRUE(play({{"prompt", std::move(prompt)}}).has("see"));
 }
 
 TEST_F(Subagent, FailedSubagent_IsAnErrorForTheParent) {

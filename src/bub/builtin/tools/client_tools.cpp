@@ -6,6 +6,7 @@
 #include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -55,6 +56,7 @@ cubepi::AgentToolResult result_of(const JsonObject& answer) {
         const std::string_view url = one.is_string() ? one.get_string() : std::string_view();
         const std::size_t end = url.find(mark);
         if (!url.starts_with(prefix) || end == url.npos) continue;
+        if (!cubepi::detail::is_base64(url.substr(end + mark.size()))) continue;
         cubepi::ImageContent image;
         image.media_type =
             cubepi::SharedString(std::string(url.substr(prefix.size(), end - prefix.size())));

@@ -501,6 +501,7 @@ std::string list_hooks(const BuiltinOptions& options) {
         text += to_string(hook.point);
         if (!hook.matcher.empty()) text += " " + hook.matcher;
         text += ": " + hook.command;
+        if (!hook.note.empty()) text += "\n  " + hook.note;
     }
     return text.empty() ? "no hooks are configured" : text;
 }

@@ -18,6 +18,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -82,6 +83,34 @@ Prompt prompt_of(const SubagentArgs& args) {
         parts.emplace_back(part);
     }
     return Prompt(std::move(parts));
+}
+
+/// Returns true if all pictures of the prompt are in it. The endpoint of the model would fetch a URL, which no rule and no hook has
+/// seen.
+bool has_own_pictures(const SubagentArgs& args) {
+    const auto* const parts = std::get_if<std::vector<JsonObject>>(&args.prompt);
+    if (!parts) return true;
+    for (const JsonObject& part : *parts) {
+        for (const auto& [key, value] : part) {
+            if (!key.ends_with("url")) continue;
+            const std::string url = value.is_object()
+                                        ? cubepi::detail::text_member(value.get_object(), "url")
+                                        : cubepi::detail::text_member(part, key);
+            constexpr std::string_view mark = ";base64,";
+            const std::size_t end = url.find(mark);
+            if (!url.starts_with("data:") || end == std::string::npos ||
+                !cubepi::detail::is_base64(std::string_view(url).substr(end + mark.size())))
+                return false;
+        }
+    }
+    return true;
+}
+
+/// Returns true if the caller may choose the model: an operator, whose command has no run, may choose any.
+bool may_use_model(const BuiltinOptions& options, const TurnState& parent, const std::string& id,
+                   const cubepi::ToolContext& caller) {
+    return id.empty() || !options.may_name_model || caller.run().run_id.empty() ||
+           id == parent.text("model") || options.may_name_model(id);
 }
 
 /// Returns true if the sub-agent continues the conversation of its parent.
@@ -523,6 +552,16 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState
                                     std::string session_id, SubagentArgs args,
                                     cubepi::ToolContext* caller) {
     if (prompt_of(args).empty()) co_return AgentToolResult::error("the prompt is empty");
+    if (!has_own_pictures(args)) {
+        co_return AgentToolResult::error(
+            "a picture in the prompt is not a data URL with base64; call fetch for another address "
+            "and describe it in the prompt");
+    }
+    if (!may_use_model(core->options(), *parent, args.model.value_or(""), *caller)) {
+        co_return AgentToolResult::error("the model '" + *args.model +
+                                         "' is not one that sub-agents may have here; leave "
+                                         "`model` out");
+    }
     if (args.run_in_background.value_or(false)) {
         co_return co_await start_in_background(std::move(core), parent, std::move(session_id),
                                                std::move(args), caller);

@@ -1,8 +1,8 @@
 #include <bub/builtin/tools/tool_names.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <set>
 #include <utility>
 
 #include <bub/close_matches.hpp>
@@ -15,19 +15,6 @@ namespace {
 
 using cubepi::Json;
 using cubepi::JsonObject;
-
-const std::array<BubTool, 7>& bub_tools() {
-    static const std::array<BubTool, 7> tools = {{
-        {"fs_read", "read", {"path", "offset", "limit"}},
-        {"fs_write", "write", {"path", "content"}},
-        {"fs_edit", "edit", {"path", "old", "new", "start"}},
-        {"bash", "shell", {"cmd", "cwd", "timeout_seconds", "background"}},
-        {"bash_output", "shell_output", {"shell_id", "offset", "limit"}},
-        {"bash_kill", "shell_kill", {"shell_id"}},
-        {"web_fetch", "fetch", {"url", "headers", "timeout"}},
-    }};
-    return tools;
-}
 
 struct Renamed {
     std::string_view tool;
@@ -89,6 +76,19 @@ std::string guidance(std::string_view name, const std::vector<std::string>& name
 
 }  // namespace
 
+const std::array<BubTool, 7>& bub_tools() {
+    static const std::array<BubTool, 7> tools = {{
+        {"fs_read", "read", {"path", "offset", "limit"}},
+        {"fs_write", "write", {"path", "content"}},
+        {"fs_edit", "edit", {"path", "old", "new", "start"}},
+        {"bash", "shell", {"cmd", "cwd", "timeout_seconds", "background"}},
+        {"bash_output", "shell_output", {"shell_id", "offset", "limit"}},
+        {"bash_kill", "shell_kill", {"shell_id"}},
+        {"web_fetch", "fetch", {"url", "headers", "timeout"}},
+    }};
+    return tools;
+}
+
 const BubTool* find_bub_tool(std::string_view name) {
     const std::string wanted = plain(name);
     for (const BubTool& tool : bub_tools()) {
@@ -120,24 +120,31 @@ UnknownTools::UnknownTools(const std::vector<cubepi::AgentTool>& tools,
 }
 
 std::optional<cubepi::ToolCall> UnknownTools::resolve_tool_call(cubepi::ToolCall call) const {
+    const auto is_offered = [this](std::string_view name) {
+        return std::find(names_.begin(), names_.end(), name) != names_.end();
+    };
     const std::string asked = call.name.str();
-    // Tools of others may have capitals and dots in their names.
-    if (std::find(names_.begin(), names_.end(), asked) != names_.end() && !find_bub_tool(asked))
+    for (const std::string_view used : {std::string_view(asked), without_namespace(asked)}) {
+        if (is_offered(used)) {
+            call.name = std::string(used);
+            return call;
+        }
+        // Tools of others may have capitals and dots in their names.
+        std::set<std::string> alike;
+        for (const std::string& name : names_)
+            if (plain(name) == plain(used)) alike.insert(name);
+        if (alike.size() > 1) break;
+        if (!alike.empty()) {
+            call.name = *alike.begin();
+            return call;
+        }
+        const BubTool* const bubs = find_bub_tool(used);
+        if (!bubs || !is_offered(bubs->ours)) continue;
+        call.arguments = our_arguments(*bubs, std::move(call.arguments));
+        call.name = std::string(bubs->ours);
         return call;
-    std::string_view used = asked;
-    std::string ours = our_tool_name(used);
-    if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
-        used = without_namespace(asked);
-        ours = our_tool_name(used);
     }
-    if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
-        throw cubepi::Error(cubepi::ErrorCode::not_found, guidance(asked, names_));
-    }
-    if (const BubTool* tool = find_bub_tool(used)) {
-        call.arguments = our_arguments(*tool, std::move(call.arguments));
-    }
-    call.name = ours;
-    return call;
+    throw cubepi::Error(cubepi::ErrorCode::not_found, guidance(asked, names_));
 }
 
 }  // namespace bub::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct BubTool {
     std::string_view ours;
     std::vector<std::string_view> parameters;
 };
+const std::array<BubTool, 7>& bub_tools();
 /// Returns null if both systems use the same name, or if Bub has no such tool.
 const BubTool* find_bub_tool(std::string_view name);
 
@@ -28,8 +30,9 @@ const BubTool* find_bub_tool(std::string_view name);
 /// are unchanged, and are rejected by the schema.
 cubepi::JsonObject our_arguments(const BubTool& tool, cubepi::JsonObject arguments);
 
-/// A middleware: maps a call by Bub's name to this library's tool. For any other unknown name it tells the model which
-/// tools exist. `form` is the name of the tool with which a model returns a typed answer; empty: none.
+/// A middleware: maps a call by Bub's name to this library's tool, unless a tool of the turn has that name: a program that has
+/// sent a message may offer a `bash` of its own. For any other unknown name it tells the model which tools exist. `form` is the name
+/// of the tool with which a model returns a typed answer; empty: none.
 class UnknownTools {
 public:
     explicit UnknownTools(const std::vector<cubepi::AgentTool>& tools,

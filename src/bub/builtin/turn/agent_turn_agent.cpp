@@ -204,6 +204,11 @@ Task<> AgentTurn::make_agent() {
     }
     std::vector<cubepi::AgentTool> of_client = co_await client_tools(known);
     known.insert(known.end(), of_client.begin(), of_client.end());
+    if (running && !plan_.is_subagent)
+        running->tools.insert(running->tools.end(), of_client.begin(), of_client.end());
+    // Calls in the history of a sub-agent that inherits have the names of its parent's tools, whichever it may use.
+    if (is_branch && plan_.allowed_tools)
+        known.insert(known.end(), running->tools.begin(), running->tools.end());
     std::move(of_client.begin(), of_client.end(), std::back_inserter(tools));
     const bool has_form = chosen.answer_form && !plan_.is_subagent;
     options.middleware.emplace_back(UnknownTools(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -23,6 +24,20 @@ inline std::string base64(std::string_view bytes) {
         }
     }
     return out;
+}
+
+/// Returns true for the encoding of at least one byte, with padding. A picture of another party that is anything else may be a URL,
+/// which the endpoint of a model would fetch.
+inline bool is_base64(std::string_view text) {
+    if (text.empty() || text.size() % 4 != 0) return false;
+    const std::size_t end = std::min(text.find('='), text.size());
+    const std::string_view digits = text.substr(0, end);
+    const std::string_view padding = text.substr(end);
+    const bool is_clean = std::all_of(digits.begin(), digits.end(), [](char c) {
+        return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+               c == '+' || c == '/';
+    });
+    return is_clean && (padding.empty() || padding == "=" || padding == "==");
 }
 
 }  // namespace cubepi::detail

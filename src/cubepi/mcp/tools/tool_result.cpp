@@ -10,6 +10,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/mcp/content.hpp>
 #include <cubepi/mcp/protocol.hpp>
@@ -29,17 +30,6 @@ using detail::string_member;
 constexpr std::array<std::string_view, 4> image_types = {"image/png", "image/jpeg", "image/gif",
                                                          "image/webp"};
 constexpr std::size_t max_images = 16;
-
-bool is_base64(std::string_view text) {
-    if (text.empty() || text.size() % 4 != 0) return false;
-    const std::size_t end = std::min(text.find('='), text.size());
-    const bool is_clean = std::ranges::all_of(text.substr(0, end), [](char c) {
-        return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-               c == '+' || c == '/';
-    });
-    const std::string_view padding = text.substr(end);
-    return is_clean && (padding.empty() || padding == "=" || padding == "==");
-}
 
 /// Collects the content of a result up to a limit.
 class ResultReader {
@@ -88,7 +78,7 @@ public:
 private:
     void add_image(std::string_view data, std::string_view media_type) {
         const bool is_known = std::ranges::find(image_types, media_type) != image_types.end();
-        if (!is_known || !is_base64(data)) {
+        if (!is_known || !detail::is_base64(data)) {
             add_text("[an image that cannot be shown: " + shown_mcp_text(media_type, 64) + "]");
         } else if (data.size() > left_ || images_ == max_images) {
             is_cut_ = true;
