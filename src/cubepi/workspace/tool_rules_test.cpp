@@ -109,6 +109,21 @@ TEST(ToolRules, D52_IrreversibleCalls_NeverOfferAlways) {
     EXPECT_THAT(remote.question, Not(HasSubstr("declares")));
 }
 
+TEST(ToolRules, CharactersThatForgeLines_AreSpelledOut) {
+    ToolRules policy("/src/app");
+    policy.confine_commands({"It runs in a sandbox.", false});
+    EXPECT_EQ(shell(policy, "ls #\u2028a\u2029b\u0085c\u061Cd\u2060e\uFEFFf\U000E0041\u009Bg\nh").question,
+              "Run this command: ls #<U+2028>a<U+2029>b<U+0085>c<U+061C>d<U+2060>e<U+FEFF>f<U+E0041>"
+              "<U+009B>g\\nh\nIt runs in a sandbox.");
+}
+
+TEST(ToolRules, LongArguments_StateWhatIsCut) {
+    const auto decision =
+        ToolRules("/src/app")
+            .decide("mcp__a__b", ToolRisk::writes, arguments({{"text", std::string(3000, 'x')}}));
+    EXPECT_THAT(decision.question, EndsWith("xxx (1011 more bytes)"));
+}
+
 TEST(ToolRules, UnmatchableRules_AreNotOffered) {
     const ToolRules policy("/src/app");
     EXPECT_FALSE(shell(policy, "make && ls").always);
