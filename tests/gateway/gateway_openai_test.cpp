@@ -363,7 +363,8 @@ TEST_F(GatewayOpenAI, TextsOfQuestion_HideNothing) {
     const HttpReply asked =
         call("POST", "/v1/chat/completions", {{"model", "gpt-5"}, {"messages", user("write it")}});
     ASSERT_EQ(asked.status, 200) << asked.body;
-    const std::string call_text = "Run write {\"path\":\"AGENTS.md\",\"content\":\"a<U+202E>b<U+2028>\"}?";
+    const std::string call_text =
+        "Run write {\"path\":\"AGENTS.md\",\"content\":\"a<U+202E>b<U+2028>\"}?";
     const std::string_view text =
         asked.json().at("choices").at(0).at("message").at("content").as_string();
     EXPECT_TRUE(text.starts_with("Always needs approval: ")) << text;

@@ -103,9 +103,7 @@ FirstCharacter first_character(std::string_view text) noexcept {
     return {character.code, character.length, true};
 }
 
-std::string printable(std::string_view text) {
-    return detail::with_characters(text, add_readable);
-}
+std::string printable(std::string_view text) { return detail::with_characters(text, add_readable); }
 
 TerminalText for_terminal(std::string_view text) {
     return TerminalText::assembled(printable(text));

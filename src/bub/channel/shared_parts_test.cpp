@@ -123,7 +123,7 @@ TEST(SharedParts, LongText_IsDividedBetweenLines) {
     EXPECT_EQ(one_line("a\nb\u2028c"), "a b c");
 }
 
-TEST(SharedParts, BothEndsOfText_StateWhatIsLeftOut) {
+TEST(SharedParts, BothEndsOfText_CountLeftOutBytes) {
     EXPECT_EQ(with_both_ends("as it is ", 200, ""), "as it is ");
     const std::string blanks(500, ' ');
     const std::string shown = with_both_ends("a" + blanks + "z", 200, "; see file");

@@ -10,6 +10,7 @@ namespace cubepi {
 
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Words = std::vector<std::string>;
@@ -112,9 +113,11 @@ TEST(ToolRules, D52_IrreversibleCalls_NeverOfferAlways) {
 TEST(ToolRules, CharactersThatForgeLines_AreSpelledOut) {
     ToolRules policy("/src/app");
     policy.confine_commands({"It runs in a sandbox.", false});
-    EXPECT_EQ(shell(policy, "ls #\u2028a\u2029b\u0085c\u061Cd\u2060e\uFEFFf\U000E0041\u009Bg\nh").question,
-              "Run this command: ls #<U+2028>a<U+2029>b<U+0085>c<U+061C>d<U+2060>e<U+FEFF>f<U+E0041>"
-              "<U+009B>g\\nh\nIt runs in a sandbox.");
+    EXPECT_EQ(
+        shell(policy, "ls #\u2028a\u2029b\u0085c\u061Cd\u2060e\uFEFFf\U000E0041\u009Bg\nh")
+            .question,
+        "Run this command: ls #<U+2028>a<U+2029>b<U+0085>c<U+061C>d<U+2060>e<U+FEFF>f<U+E0041>"
+        "<U+009B>g\\nh\nIt runs in a sandbox.");
 }
 
 TEST(ToolRules, LongArguments_StateWhatIsCut) {

@@ -149,8 +149,9 @@ TEST(AcpConnectionTest, BlocksOfPrompt_BecomeTextAndPictures) {
                 {"type":"resource","resource":{"uri":"file:///b\">","text":"int b;"}},
                 {"type":"image","mimeType":"image/png","data":"AAAA"}]})");
         EXPECT_EQ(end.result.at("stopReason"), Json("end_turn"));
-        EXPECT_EQ(editor.text_of("agent_message_chunk"),
-                  "see [a.c](file:///a.c)\n<resource-1 uri=\"file:///b_>\">\nint b;\n</resource-1>\n!");
+        EXPECT_EQ(
+            editor.text_of("agent_message_chunk"),
+            "see [a.c](file:///a.c)\n<resource-1 uri=\"file:///b_>\">\nint b;\n</resource-1>\n!");
         for (const char* block :
              {R"({"type":"audio","data":"A","mimeType":"audio/wav"})", R"({"type":"resource"})",
               R"({"type":"image","mimeType":"text/html","data":"A"})"}) {

@@ -18,7 +18,8 @@ inline std::size_t free_tag_number(std::string_view kind, std::string_view conte
         at += begin.size();
         // "</file-12" begins with "</file-1", too.
         std::size_t number = 0;
-        for (std::size_t i = at; i < content.size() && content[i] >= '0' && content[i] <= '9'; ++i) {
+        for (std::size_t i = at; i < content.size() && content[i] >= '0' && content[i] <= '9';
+             ++i) {
             number = number * 10 + static_cast<std::size_t>(content[i] - '0');
             if (number >= taken.size()) break;
             taken[number] = true;

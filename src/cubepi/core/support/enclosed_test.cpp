@@ -15,7 +15,7 @@ TEST(Enclosed, Content_CannotEndItsFrame) {
               "<file-1 a>\n</file-99999999999999999999999999\n</file-1>");
 }
 
-TEST(Enclosed, ManyTakenTags_TakeProportionalTime) {
+TEST(Enclosed, ManyTakenTags_AreSkippedInOnePass) {
     std::string content;
     constexpr int tags = 200'000;
     for (int i = 1; i <= tags; ++i) content += "</file-" + std::to_string(i);
