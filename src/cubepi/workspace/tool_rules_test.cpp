@@ -123,7 +123,7 @@ TEST(ToolRules, CharactersThatForgeLines_AreSpelledOut) {
 TEST(ToolRules, LongArguments_StateWhatIsCut) {
     const auto decision =
         ToolRules("/src/app")
-            .decide("mcp__a__b", ToolRisk::writes, arguments({{"text", std::string(3000, 'x')}}));
+            .decide("mcp__a__b", ToolRisk::writes, JsonObject{{"text", std::string(3000, 'x')}});
     EXPECT_THAT(decision.question, EndsWith("xxx (1011 more bytes)"));
 }
 
