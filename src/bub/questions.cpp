@@ -8,12 +8,15 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/schema/json/visible_text.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace bub {
 
 namespace {
+
+using cubepi::detail::visible;
 
 /// Removes the first word of `rest` and returns it.
 std::string take_word(std::string_view& rest) {
@@ -42,8 +45,12 @@ std::string options_text(const cubepi::HitlQuestion& question) {
     return text;
 }
 
+/// The model chooses the arguments and their order, so that all of them are shown after what the program states.
 std::string summary_of(const cubepi::ApproveRequest& request) {
-    return "Run " + request.tool_name + " " + cubepi::json_text(request.args) + "?";
+    const bool leaves = request.tool_name == "shell" &&
+                        cubepi::detail::flag_member(request.args, "without_sandbox");
+    return "Run " + visible(request.tool_name) + (leaves ? " once without the sandbox" : "") + " " +
+           visible(cubepi::json_text(request.args)) + "?";
 }
 
 std::string summary_of(const cubepi::ConfirmRequest& request) { return request.prompt; }
@@ -273,23 +280,34 @@ std::string asking_agents(const cubepi::HitlRequest& request) {
 
 namespace {
 
-/// Names the file of an approval, unless its path does (D17).
-std::string target_text(const cubepi::HitlRequest& request) {
+/// Returns the lines about a call that follow the sentence of the rules, which only repeats the call; and the file of the call, unless
+/// its path names it (D17).
+std::string remarks_on(const cubepi::HitlRequest& request) {
     const auto* const approve = std::get_if<cubepi::ApproveRequest>(&request.payload);
+    if (!approve) return {};
+    constexpr std::string_view leads_to = "The path leads to ";
     const std::string target = cubepi::detail::text_member(request.extra, "target");
-    if (!approve || target.empty() || target == cubepi::detail::text_member(approve->args, "path"))
-        return {};
-    return "\nThe path leads to " + cubepi::json_text(Json(target)) + ".";
+    const JsonObject* const details = approve->details.if_object();
+    const std::string question =
+        details ? cubepi::detail::text_member(*details, "question") : std::string();
+    std::string text;
+    for (std::size_t feed = question.find('\n'); feed != question.npos;) {
+        const std::size_t begin = feed + 1;
+        feed = question.find('\n', begin);
+        const std::string line = question.substr(begin, feed - begin);
+        const bool names_target = !target.empty() && line.starts_with(leads_to);
+        if (!line.empty() && !names_target) text += visible(line) + "\n";
+    }
+    if (target.empty() || target == cubepi::detail::text_member(approve->args, "path")) return text;
+    return text.append(leads_to) + visible(cubepi::json_text(Json(target))) + ".\n";
 }
 
 }  // namespace
 
 std::string question_summary(const cubepi::HitlRequest& request) {
-    const std::string agents = asking_agents(request);
-    const std::string summary =
-        std::visit([](const auto& payload) { return summary_of(payload); }, request.payload) +
-        target_text(request);
-    return agents.empty() ? summary : "The sub-agent " + agents + " asks: " + summary;
+    const std::string agents = visible(asking_agents(request));
+    return remarks_on(request) + (agents.empty() ? "" : "The sub-agent " + agents + " asks: ") +
+           std::visit([](const auto& payload) { return summary_of(payload); }, request.payload);
 }
 
 std::string question_text(const cubepi::HitlRequest& request) {

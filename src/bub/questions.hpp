@@ -82,7 +82,9 @@ std::string sender_of(const Envelope& message);
 /// conversation asks.
 std::string asking_agents(const cubepi::HitlRequest& request);
 
-/// Returns the question in one or a few lines, without the way to answer it. Begins with the sub-agents that ask.
+/// Returns the whole question in one or a few lines, without the way to answer it. A question about a call begins with the remarks of the
+/// rules on it, and has no character that hides or reorders others: a character of visible_text.hpp is spelled out. Names the sub-agents that
+/// ask.
 std::string question_summary(const cubepi::HitlRequest& request);
 
 /// Returns the form of a text that answers an `ask`: "one or more of: a, b (separated by commas)", or a line for each part. Empty for one

@@ -164,6 +164,41 @@ TEST(Questions, UnfittingAnswer_IsRejected) {
     EXPECT_THROW(value_of(",answer q1 teal", question(2)), cubepi::Error);
 }
 
+TEST(Questions, CharactersThatHide_AreSpelledOut) {
+    cubepi::HitlRequest asked = approval();
+    auto& call = std::get<cubepi::ApproveRequest>(asked.payload);
+    call.tool_name = "r\u200Bm";
+    call.args = {{"path", "a\u202Eb\u2066c\u2028d\u00A0e\x7F\xFF"}};
+    asked.extra["agent_path"] = cubepi::JsonArray{"help\u2029er"};
+    const std::string text = question_text(asked);
+    EXPECT_TRUE(
+        text.starts_with("The sub-agent help<U+2029>er asks: Run r<U+200B>m {\"path\":\"a<U+202E>b"
+                         "<U+2066>c<U+2028>d<U+00A0>e^?"))
+        << text;
+}
+
+TEST(Questions, RemarksOfRules_ComeBeforeTheCall) {
+    cubepi::HitlRequest asked = approval();
+    auto& call = std::get<cubepi::ApproveRequest>(asked.payload);
+    call.tool_name = "shell";
+    call.args = {{"command", "rm x"}, {"without_sandbox", true}};
+    call.details =
+        JsonObject{{"question",
+                    "Run this command once without the sandbox: rm x\nKnown: rm deletes files.\n"
+                    "The path leads to \u202Ey.\nAlways needs approval: the rule 'x'."}};
+    const std::string run =
+        "Run shell once without the sandbox {\"command\":\"rm x\",\"without_sandbox\":true}?";
+    EXPECT_EQ(question_summary(asked),
+              "Known: rm deletes files.\nThe path leads to <U+202E>y.\nAlways needs approval: the "
+              "rule 'x'.\n" +
+                  run);
+    asked.extra["target"] = "z";
+    EXPECT_EQ(question_summary(asked),
+              "Known: rm deletes files.\nAlways needs approval: the rule 'x'.\nThe path leads to "
+              "\"z\".\n" +
+                  run);
+}
+
 TEST(Questions, TextOfQuestion_SaysHowToAnswer) {
     EXPECT_EQ(question_text(approval()),
               "Run rm {\"path\":\"/tmp/x\"}?\nAnswer with ,approve 0123456789 or ,deny "

@@ -356,6 +356,24 @@ TEST_F(GatewayOpenAI, D194_Cancel_EndsABackgroundResponse) {
     EXPECT_EQ(again.json().at("status"), Json("cancelled")) << again.body;
 }
 
+TEST_F(GatewayOpenAI, TextsOfQuestion_HideNothing) {
+    start({"--script", home.script(R"({"tokens_per_second": 100000, "answers": [
+        {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
+            "arguments": {"path": "AGENTS.md", "content": "a\u202Eb\u2028"}}]}]})")});
+    const HttpReply asked =
+        call("POST", "/v1/chat/completions", {{"model", "gpt-5"}, {"messages", user("write it")}});
+    ASSERT_EQ(asked.status, 200) << asked.body;
+    const std::string call_text =
+        "Run write {\"path\":\"AGENTS.md\",\"content\":\"a<U+202E>b<U+2028>\"}?";
+    const std::string_view text =
+        asked.json().at("choices").at(0).at("message").at("content").as_string();
+    EXPECT_TRUE(text.starts_with("Always needs approval: ")) << text;
+    EXPECT_NE(text.find("\n" + call_text), text.npos) << text;
+    const std::string listed = run_command(home, {"inbox", "--gateway"}).output;
+    EXPECT_NE(listed.find("\tAlways needs approval: "), std::string::npos) << listed;
+    EXPECT_NE(listed.find(call_text), std::string::npos) << listed;
+}
+
 TEST_F(GatewayOpenAI, D195_Approval_IsAnItemWithItsAnswer) {
     start({"--script", home.script(R"({"tokens_per_second": 100000, "answers": [
         {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",

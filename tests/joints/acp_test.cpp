@@ -403,6 +403,27 @@ TEST_F(AgentOfEditor, EditorThatLeaves_LeavesSessionToLoad) {
     EXPECT_EQ(stop_of(editor.prompt("continue")), "end_turn");
 }
 
+TEST_F(AgentOfEditor, ServersOfOneName_AreRefused) {
+    ModelServer server({});
+    EditorProcess editor(home, flags_of(server));
+    editor.initialize();
+    const std::string same(40, 'x');
+    for (const auto& [one, other] : {std::pair<std::string, std::string>("a b", "a_b"),
+                                     std::pair<std::string, std::string>(same + "1", same + "2")}) {
+        boost::json::array servers;
+        for (const std::string& name : {one, other})
+            servers.push_back({{"name", name},
+                               {"command", "true"},
+                               {"args", boost::json::array()},
+                               {"env", boost::json::array()}});
+        boost::json::object refused = editor.call(
+            "session/new", {{"cwd", home.work().string()}, {"mcpServers", std::move(servers)}});
+        const std::string text = boost::json::serialize(refused);
+        EXPECT_EQ(refused["error"].as_object()["code"], -32602) << text;
+        EXPECT_NE(text.find("several MCP servers have the name"), std::string::npos) << text;
+    }
+}
+
 TEST_F(AgentOfEditor, OtherDirectory_IsRefusedWhileOneIsOpen) {
     ModelServer server({chat_answer("Hi.")});
     EditorProcess editor(home, flags_of(server));

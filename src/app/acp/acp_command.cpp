@@ -483,7 +483,12 @@ std::vector<McpServerSettings> servers_of(const std::vector<AcpMcpServer>& serve
             one["url"] = server.url;
             one["headers"] = mapping(server.headers);
         }
-        all[server_name(server.name)] = std::move(one);
+        const std::string name = server_name(server.name);
+        if (all.contains(name))
+            refuse("several MCP servers have the name '" + name +
+                   "' (names consist of at most 40 letters, digits, '-' and '_'; other characters "
+                   "become '_'); rename one of them");
+        all[name] = std::move(one);
     }
     try {
         return mcp_settings(Json(std::move(all)));

@@ -133,6 +133,15 @@ TEST(AguiAnswer, Payload_BecomesTheDecision) {
         EXPECT_THROW((void)decide(other), detail::OpenAIRequestError) << other;
 }
 
+TEST(AguiInterrupt, CharactersThatHide_AreSpelledOut) {
+    HitlRequest asked = hitl_request_from_json(approval("c0"));
+    auto& call = std::get<ApproveRequest>(asked.payload);
+    call.args["command"] = "ls #\u202E\u2028";
+    call.details = JsonObject{{"question", "Run this command: ls\nKnown: ls lists files."}};
+    EXPECT_EQ(agui_interrupt(asked).at("message"),
+              Json("Known: ls lists files.\nRun shell {\"command\":\"ls #<U+202E><U+2028>\"}?"));
+}
+
 class AguiRunTest : public ::testing::Test {
 protected:
     void take(HttpReplyPart::Kind kind, std::string text = {}, JsonObject value = {}) {

@@ -20,6 +20,7 @@
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/base64.hpp>
+#include <cubepi/core/support/enclosed.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -117,19 +118,6 @@ std::vector<std::string> named_files(std::string_view prompt, const NameableFile
         if (names.size() == max_attached) break;
     }
     return names;
-}
-
-/// The content between two lines that the content itself does not have, so that it cannot end before its end.
-std::string enclosed(std::string_view kind, const std::string& name, const std::string& note,
-                     std::string content) {
-    std::string tag;
-    for (std::size_t number = 1;; ++number) {
-        tag = std::string(kind) + "-" + std::to_string(number);
-        if (content.find("</" + tag) == std::string::npos) break;
-    }
-    if (!content.ends_with('\n')) content += '\n';
-    return "\n\n<" + tag + " name=\"" + visible(name) + "\"" + note + ">\n" + content + "</" + tag +
-           ">";
 }
 
 std::string beginning_of(const std::string& path) {
@@ -267,8 +255,9 @@ void Attachments::add_text(std::string_view tag, const std::string& name, std::s
     text_bytes += content.size();
     add_remark(name, (cut ? "the first " : "") + size_of(content.size()));
     if (!is_utf8(content)) content = replace_broken_utf8(content);
-    text += enclosed(tag, name, std::string(note) + (cut ? " only the beginning" : ""),
-                     std::move(content));
+    const std::string attributes =
+        "name=\"" + visible(name) + "\"" + std::string(note) + (cut ? " only the beginning" : "");
+    text += "\n\n" + detail::enclosed(tag, attributes, content);
 }
 
 void Attachments::add_picture(const std::string& name, bub::MediaItem picture, std::size_t bytes) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/schema/json/visible_text.hpp>
 
 namespace cubepi::app {
 
@@ -88,8 +89,9 @@ TerminalText spelled_out(std::string_view text);
 /// for_terminal() as a plain string, which must be escaped again to be printed (without further changes).
 std::string printable(std::string_view text);
 
+using detail::is_deceptive;
 /// spelled_out() as a plain string.
-std::string visible(std::string_view text);
+using detail::visible;
 
 /// The first line of `text`, cut to `width` columns.
 std::string one_line(std::string_view text, std::size_t width);
@@ -107,10 +109,6 @@ FirstCharacter first_character(std::string_view text) noexcept;
 
 /// The number of bytes of the character that begins with `first`; 1 for a byte that begins none.
 std::size_t character_length(unsigned char first) noexcept;
-
-/// True for a character that is invisible, looks like a space or changes the order of others: Unicode's classes
-/// Default_Ignorable_Code_Point and Bidi_Control, blanks other than U+0020, and the controls U+0080 to U+009F.
-bool is_deceptive(char32_t character) noexcept;
 
 /// Writes `value` as JSON on one line, in which no byte has a special meaning for a terminal or an editor: characters
 /// that is_deceptive() names and DEL are written as \u escapes, and bytes that are not UTF-8 as U+FFFD. Parsing it

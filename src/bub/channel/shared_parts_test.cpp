@@ -14,6 +14,7 @@
 #include <bub/questions.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/net/utf8.hpp>
 
 namespace bub::shared {
 namespace {
@@ -120,6 +121,21 @@ TEST(SharedParts, LongText_IsDividedBetweenLines) {
     EXPECT_EQ(parts[1].text, "three four");
     EXPECT_EQ(shortened("one two\nthree four", 12), "one two \u2026");
     EXPECT_EQ(one_line("a\nb\u2028c"), "a b c");
+}
+
+TEST(SharedParts, BothEndsOfText_CountLeftOutBytes) {
+    EXPECT_EQ(with_both_ends("as it is ", 200, ""), "as it is ");
+    const std::string blanks(500, ' ');
+    const std::string shown = with_both_ends("a" + blanks + "z", 200, "; see file");
+    EXPECT_TRUE(shown.starts_with("a  ")) << shown;
+    EXPECT_TRUE(shown.ends_with("  z")) << shown;
+    EXPECT_NE(shown.find(" \u2026\n(422 bytes are left out; see file)\n\u2026 "), std::string::npos)
+        << shown;
+    std::string wide;
+    for (int i = 0; i < 300; ++i) wide += "\U0001F600";
+    const std::string cut = with_both_ends("a" + wide, 201, std::string(60, 'n'));
+    EXPECT_LE(utf16_length(cut), 201u);
+    EXPECT_TRUE(cubepi::is_utf8(cut));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/schema/json/visible_text.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/fetch_tool.hpp>
 #include <cubepi/workspace/files/content.hpp>
@@ -66,31 +67,12 @@ std::string_view protected_because(std::string_view path) {
 
 constexpr std::size_t max_shown = 2000;
 
-/// True for characters that reorder text on a terminal, or that are invisible.
-bool is_deceptive(std::string_view text) {
-    if (text.size() < 3 || text[0] != '\xE2') return false;
-    const auto last = static_cast<unsigned char>(text[2]);
-    if (text[1] == '\x80') return (last >= 0x8B && last <= 0x8F) || (last >= 0xAA && last <= 0xAE);
-    return text[1] == '\x81' && last >= 0xA6 && last <= 0xA9;
-}
-
-/// Converts a text to one line without characters that could hide or forge text on a terminal.
+/// Converts a text to one line without characters that could hide or forge text where it is shown.
 std::string shown(std::string_view text) {
     std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const auto byte = static_cast<unsigned char>(text[i]);
-        if (text[i] == '\n') {
-            out += "\\n";
-        } else if (byte < 0x20 || byte == 0x7F) {
-            out += '?';
-        } else if (is_deceptive(text.substr(i))) {
-            out += '?';
-            i += 2;
-        } else {
-            out += text[i];
-        }
-    }
-    return out;
+    for (std::size_t feed; (feed = text.find('\n')) != text.npos; text.remove_prefix(feed + 1))
+        out += detail::visible(text.substr(0, feed)) + "\\n";
+    return out + detail::visible(text);
 }
 
 std::string size_of(const std::string& content) {
@@ -123,8 +105,12 @@ std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arg
                (every ? ", wherever they occur" : "");
     }
     if (tool == "fetch") return "Fetch " + shown(detail::text_member(arguments, "url"));
+    const std::string json = json_text(arguments);
+    const std::string_view begin = detail::cut_text(json, max_shown);
     std::string sentence = "Call the tool " + shown(tool) + " (" + std::string(to_string(risk)) +
-                           ") with " + shown(detail::cut_text(json_text(arguments), max_shown));
+                           ") with " + shown(begin);
+    if (begin.size() < json.size())
+        sentence += " (" + std::to_string(json.size() - begin.size()) + " more bytes)";
     if (risk != ToolRisk::irreversible) return sentence;
     // All tools of MCP servers have this risk, whatever they declare.
     sentence += tool.starts_with("mcp__")

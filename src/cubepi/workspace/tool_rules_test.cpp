@@ -10,6 +10,7 @@ namespace cubepi {
 
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Words = std::vector<std::string>;
@@ -107,6 +108,13 @@ TEST(ToolRules, D52_IrreversibleCalls_NeverOfferAlways) {
     const auto remote = policy.decide("mcp__a__b", ToolRisk::irreversible, arguments({}));
     EXPECT_THAT(remote.question, HasSubstr("A server decides what the tool does"));
     EXPECT_THAT(remote.question, Not(HasSubstr("declares")));
+}
+
+TEST(ToolRules, LongArguments_StateWhatIsCut) {
+    const auto decision =
+        ToolRules("/src/app")
+            .decide("mcp__a__b", ToolRisk::writes, JsonObject{{"text", std::string(3000, 'x')}});
+    EXPECT_THAT(decision.question, EndsWith("xxx (1011 more bytes)"));
 }
 
 TEST(ToolRules, UnmatchableRules_AreNotOffered) {
@@ -230,10 +238,16 @@ TEST(ToolRules, UnmatchableRules_AreRefused) {
     EXPECT_TRUE(policy.rules().empty());
 }
 
-TEST(ToolRules, ForgingCharacters_AreNotShown) {
-    const ToolRules policy("/src/app");
-    const auto decision = shell(policy, "ls\x1b[2K\rmake\nx \xE2\x80\xAE");
-    EXPECT_THAT(decision.question, HasSubstr("ls?[2K?make\\nx ?\n"));
+TEST(ToolRules, ForgingCharacters_AreSpelledOut) {
+    ToolRules policy("/src/app");
+    policy.confine_commands({"It runs in a sandbox.", false});
+    EXPECT_THAT(shell(policy, "ls\x1b[2K\rmake\nx \xE2\x80\xAE").question,
+                HasSubstr("ls^[[2K^Mmake\\nx <U+202E>\n"));
+    EXPECT_EQ(
+        shell(policy, "ls #\u2028a\u2029b\u0085c\u061Cd\u2060e\uFEFFf\U000E0041\u009Bg\nh")
+            .question,
+        "Run this command: ls #<U+2028>a<U+2029>b<U+0085>c<U+061C>d<U+2060>e<U+FEFF>f<U+E0041>"
+        "<U+009B>g\\nh\nIt runs in a sandbox.");
 }
 
 constexpr const char* here = "/src/app";

@@ -195,6 +195,28 @@ std::string shortened(std::string_view text, std::size_t units) {
     return parts.empty() ? std::string() : std::string(parts.front().text) + " \u2026";
 }
 
+std::string with_both_ends(std::string_view text, std::size_t units, std::string_view note) {
+    std::string whole = cubepi::replace_broken_utf8(text);
+    const std::size_t length = utf16_length(whole);
+    if (length <= units) return whole;
+    constexpr std::size_t units_of_line = 120;
+    const std::size_t shown = units - units_of_line;
+    // More of the beginning, which names the call; the end, since a command may hide its last part there.
+    const std::size_t last = length - shown / 3;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::size_t unit = 0;
+    for (std::size_t at = 0; unit < last;) {
+        const std::size_t bytes = cubepi::detail::utf8_char(whole, at).length;
+        unit += bytes == 4 ? 2 : 1;
+        at += bytes;
+        if (unit <= shown - shown / 3) begin = at;
+        end = at;
+    }
+    return whole.substr(0, begin) + " \u2026\n(" + std::to_string(end - begin) +
+           " bytes are left out" + std::string(note) + ")\n\u2026 " + whole.substr(end);
+}
+
 std::string one_line(std::string text) {
     for (const std::string_view line_break : {"\u0085", "\u2028", "\u2029"}) {
         for (std::size_t at = text.find(line_break); at != std::string::npos;

@@ -35,6 +35,10 @@ std::vector<TextPart> split_text(std::string_view text, std::size_t limit,
 /// Returns the beginning of a text, of at most so many UTF-16 units and a mark; invalid UTF-8 is replaced.
 std::string shortened(std::string_view text, std::size_t units);
 
+/// Returns a text of at most so many UTF-16 units (at least 200): all of it, or its beginning and its end, and between them a line with the
+/// number of bytes that are left out and a `note` (of at most 60 characters). Blanks at the cuts stay. Invalid UTF-8 is replaced.
+std::string with_both_ends(std::string_view text, std::size_t units, std::string_view note);
+
 /// Replaces line breaks and other control characters by blanks: a name that a sender chooses must not add lines to a prompt.
 std::string one_line(std::string text);
 

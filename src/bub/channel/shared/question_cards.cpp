@@ -13,6 +13,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json/visible_text.hpp>
 
 namespace bub::shared {
 
@@ -179,6 +180,16 @@ std::string button_target(const HitlRequest& request, const std::string& key,
     return names_user ? key + ":" + user : key;
 }
 
+std::size_t units_of_summary(const CardRules& rules) { return rules.max_units - space_for_ways; }
+
+bool fits(std::string_view summary, const CardRules& rules) {
+    return utf16_length(summary) <= units_of_summary(rules);
+}
+
+std::string ends_of(std::string_view summary, const CardRules& rules, std::string_view note) {
+    return with_both_ends(summary, units_of_summary(rules), note);
+}
+
 }  // namespace
 
 QuestionCard question_card(const Json& request_json, const CardRules& rules) {
@@ -188,19 +199,33 @@ QuestionCard question_card(const Json& request_json, const CardRules& rules) {
     const bool approves = std::holds_alternative<cubepi::ApproveRequest>(request.payload);
     const std::string target = button_target(request, key, rules.channel);
     card.buttons = buttons_of(request, target);
-    card.text = shortened(question_summary(request), rules.max_units - space_for_ways) + "\n\n" +
+    std::string summary = question_summary(request);
+    const std::string name = "question-" + key + ".txt";
+    card.text = ends_of(summary, rules, "; the file " + name + " has all of it") + "\n\n" +
                 way_to_answer(request, key, !card.buttons.empty(), rules.command_mark) + "\n" +
                 std::string(mark_begin) + key + (approves ? " (approval)" : "");
     // A card without other buttons has this one, which tells it from a text of the model.
     if (card.buttons.empty()) add_row(card.buttons, button("Withdraw", "w:" + target));
+    if (!fits(summary, rules)) {
+        card.whole = std::move(summary) + "\n";
+        card.whole_name = name;
+    }
     return card;
 }
 
 std::string waiting_text(const Json& request, const CardRules& rules) {
     const std::string summary = question_summary(cubepi::hitl_request_from_json(request));
-    return shortened(summary, rules.max_units - space_for_ways) +
-           "\n\nAn operator was asked to approve this. " + rules.command_mark +
-           "abandon withdraws the question.";
+    return ends_of(summary, rules, "") + "\n\nAn operator was asked to approve this. " +
+           rules.command_mark + "abandon withdraws the question.";
+}
+
+std::string unreadable_text(const Json& request, const CardRules& rules) {
+    const std::string summary = question_summary(cubepi::hitl_request_from_json(request));
+    return ends_of(summary, rules, "") +
+           "\n\nThis question is too long for a message, and the file with all of it could not be "
+           "sent. An operator can read and answer it in the console of the gateway, or with: "
+           "cubepi "
+           "inbox --gateway";
 }
 
 std::string outcome_text(const Json& answer) {
@@ -279,8 +304,10 @@ void address_to_approver(QuestionCard& card, const std::string& name, const std:
     if (way < mark)
         card.text.replace(way, mark - way,
                           "\n\nUse the buttons, or reply to this message with yes or no");
-    card.text = shortened(name, 100) + " asks in a private chat:\n\n" + card.text;
-    add_row(card.buttons, button("From " + name, std::string(from_chat) + chat));
+    // The user chooses the name.
+    const std::string shown = cubepi::detail::visible(name);
+    card.text = shortened(shown, 100) + " asks in a private chat:\n\n" + card.text;
+    add_row(card.buttons, button("From " + shown, std::string(from_chat) + chat));
 }
 
 std::string asking_chat(const Buttons& shown) {

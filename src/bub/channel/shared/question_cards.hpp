@@ -45,12 +45,18 @@ struct CardRules {
 struct QuestionCard {
     std::string text = {};  ///< valid UTF-8
     Buttons buttons = {};
+    /// The whole question, if `text` has only its beginning and its end. The chat must receive it before the card, as a file of this name:
+    /// what is approved is what runs, so the user must be able to read it. Empty: the text has all of it.
+    std::string whole = {};
+    std::string whole_name = {};
 };
 
 /// Returns the card of a question: its text, its buttons, the ways to answer.
 QuestionCard question_card(const Json& request, const CardRules& rules);
 /// Returns the text for a user whose question is sent to the approvers.
 std::string waiting_text(const Json& request, const CardRules& rules);
+/// Returns the text in place of a card whose `whole` could not be sent. It cannot be answered where it is shown.
+std::string unreadable_text(const Json& request, const CardRules& rules);
 /// Returns the label that takes the place of the buttons, from AcceptedAnswer::answer.
 std::string outcome_text(const Json& answer);
 

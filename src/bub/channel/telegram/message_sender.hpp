@@ -31,9 +31,6 @@ struct ChatTarget {
 struct OutgoingText {
     OutgoingText() = default;
     explicit OutgoingText(FormattedText formatted) : text(std::move(formatted)) {}
-    explicit OutgoingText(shared::QuestionCard card) : keyboard(std::move(card.buttons)) {
-        text.text = std::move(card.text);
-    }
 
     FormattedText text = {};
     shared::Buttons keyboard = {};

@@ -315,22 +315,59 @@ Task<> Outbox::send(Envelope message, ProgressPtr progress) {
 Task<> Outbox::remind(Envelope message, ChatTarget to, ProgressPtr progress) {
     const JsonArray requests = message.rest.at(open_questions_key).as_array();
     for (const Json& request : requests) {
-        OutgoingText card;
+        shared::QuestionCard card;
         if (is_for_approvers(request, to)) {
-            card.text.text = shared::waiting_text(request, card_rules());
+            card.text = shared::waiting_text(request, card_rules());
         } else {
-            card = OutgoingText(shared::question_card(request, card_rules()));
+            card = shared::question_card(request, card_rules());
         }
-        card.text = with_prefix(
-            "Your message is read after this question is answered, or withdrawn with /abandon:\n\n",
-            std::move(card.text));
-        card.progress = progress;
-        const bool has_buttons = !card.keyboard.empty();
-        const std::int64_t id = co_await sender_->send(to, std::move(card));
-        if (has_buttons)
-            cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
-                        SentCard{to.chat, id});
+        OutgoingText first;
+        first.text.text =
+            "Your message is read after this question is answered, or withdrawn with /abandon:\n\n";
+        first.progress = progress;
+        Task<> sending = send_card(request, std::move(card), to, std::move(first));
+        co_await std::move(sending);
     }
+}
+
+/// Sends the card of a question, and before it the file with all of the question, if the card leaves out a part: a user must be able to
+/// read what an answer approves. A card whose file cannot be sent takes no answer. `first` has the beginning of its text, and what else
+/// the message needs.
+Task<> Outbox::send_card(Json request, shared::QuestionCard card, ChatTarget to,
+                         OutgoingText first) {
+    if (!card.whole.empty()) {
+        UploadedFile file;
+        file.name = std::move(card.whole_name);
+        file.bytes = std::move(card.whole);
+        const bool resent = first.text.text == resent_mark;
+        Task<bool> sending = send_whole(std::move(file), resent, to, first.progress);
+        const bool is_readable = co_await std::move(sending);
+        if (!is_readable) {
+            card.text = shared::unreadable_text(request, card_rules());
+            card.buttons.clear();
+        }
+    }
+    first.text.text += card.text;
+    first.keyboard = std::move(card.buttons);
+    const bool has_buttons = !first.keyboard.empty();
+    const std::int64_t id = co_await sender_->send(to, std::move(first));
+    if (has_buttons)
+        cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
+                    SentCard{to.chat, id});
+}
+
+/// Sends a file with text. Returns false if Telegram does not take it.
+Task<bool> Outbox::send_whole(UploadedFile file, bool resent, ChatTarget to, ProgressPtr progress) {
+    if (file.bytes.size() > max_file_bytes) co_return false;
+    file.field = "document";
+    file.mime_type = "text/plain";
+    JsonObject parameters;
+    if (resent) parameters["caption"] = cubepi::detail::trimmed(resent_mark);
+    Task<> sending = sender_->send_file(to, "sendDocument", std::move(parameters), std::move(file),
+                                        std::move(progress));
+    const Outcome<> sent = co_await outcome_of(std::move(sending));
+    if (!sent && !api_failure(sent.failure())) sent.rethrow();
+    co_return !sent.failure();
 }
 
 /// Tells the user whose answer was not accepted, in the chat of the card; of a press in a notice. Returns false if the chat of the
@@ -382,13 +419,12 @@ Task<> Outbox::send_question(Envelope message, ChatTarget to, ProgressPtr progre
         (void)co_await sender_->send(to, std::move(outgoing));
         co_return;
     }
-    OutgoingText card(shared::question_card(request, card_rules()));
-    card.reply_to = take_reply_to(message);
-    card.progress = progress;
-    if (is_resent(message)) card.text = with_prefix(resent_mark, std::move(card.text));
-    const std::int64_t id = co_await sender_->send(to, std::move(card));
-    cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
-                SentCard{to.chat, id});
+    OutgoingText first;
+    first.reply_to = take_reply_to(message);
+    first.progress = progress;
+    if (is_resent(message)) first.text.text = resent_mark;
+    shared::QuestionCard card = shared::question_card(request, card_rules());
+    co_await send_card(request, std::move(card), to, std::move(first));
 }
 
 /// Returns true for a question about a call in the private chat of a user who may not answer it.
@@ -410,19 +446,16 @@ Task<bool> Outbox::ask_approvers(Json request, bool resent, ChatTarget to, Progr
         if (!access_.is_listed(approver)) continue;
         shared::QuestionCard addressed = shared::question_card(request, card_rules());
         shared::address_to_approver(addressed, name, std::to_string(to.chat));
-        OutgoingText card(std::move(addressed));
-        card.progress = progress;
-        if (resent) card.text = with_prefix(resent_mark, std::move(card.text));
+        OutgoingText first;
+        first.progress = progress;
+        if (resent) first.text.text = resent_mark;
         ChatTarget place;
         place.chat = approver;
-        Task<std::int64_t> sending = sender_->send(place, std::move(card));
-        Outcome<std::int64_t> sent = co_await outcome_of(std::move(sending));
+        Task<> sending = send_card(request, std::move(addressed), place, std::move(first));
+        const Outcome<> sent = co_await outcome_of(std::move(sending));
         if (sent.cancelled()) sent.rethrow();
         // A user to whom the bot may not write, for example: the others are asked.
-        if (!sent) continue;
-        asked = true;
-        cards_->add(cubepi::detail::text_member(request.as_object(), "request_id"),
-                    SentCard{approver, sent.value()});
+        if (sent) asked = true;
     }
     if (!asked && options_.on_warning)
         options_.on_warning(

@@ -57,6 +57,8 @@ private:
     std::int64_t take_reply_to(const Envelope& message);
     std::shared_ptr<LiveAnswer> take_live(const Envelope& message);
     Task<> send_question(Envelope message, ChatTarget to, ProgressPtr progress);
+    Task<> send_card(Json request, shared::QuestionCard card, ChatTarget to, OutgoingText first);
+    Task<bool> send_whole(UploadedFile file, bool resent, ChatTarget to, ProgressPtr progress);
     Task<> send_text(Envelope message, ChatTarget to, ProgressPtr progress);
     Task<> send_file(Envelope message, ChatTarget to, ProgressPtr progress);
     Task<> send_media(MediaItem item, ChatTarget to, ProgressPtr progress);

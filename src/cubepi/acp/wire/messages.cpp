@@ -1,8 +1,11 @@
 #include <cubepi/acp/wire/messages.hpp>
 
+#include <algorithm>
 #include <utility>
 
+#include <cubepi/core/support/enclosed.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/schema/json/visible_text.hpp>
 
 namespace cubepi::detail {
 
@@ -72,14 +75,11 @@ AcpMcpServer read_server(const JsonObject& params) {
     return server;
 }
 
-/// A resource of the prompt in a form that models know.
+/// A resource of the prompt in a form that models know. Its text is that of a file, which must not continue as the words of the user.
 std::string embedded_text(std::string_view uri, std::string_view text) {
-    std::string shown = "\n<resource uri=\"";
-    for (const char c : uri) shown += c == '"' || c == '\n' ? '_' : c;
-    shown += "\">\n";
-    shown += text;
-    shown += text.ends_with('\n') ? "</resource>\n" : "\n</resource>\n";
-    return shown;
+    std::string attribute = "uri=\"" + visible(uri) + "\"";
+    std::replace(attribute.begin() + 5, attribute.end() - 1, '"', '_');
+    return "\n" + enclosed("resource", attribute, text) + "\n";
 }
 
 void add_image(AcpPrompt& prompt, const JsonObject& block, std::string_view data, bool allowed) {
