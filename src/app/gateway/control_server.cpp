@@ -232,8 +232,8 @@ bool becomes_readable(std::initializer_list<Protocol::socket*> sockets,
         waiting.push_back({socket->native_handle(), POLLIN, 0});
     const auto end = std::chrono::steady_clock::now() + limit;
     for (;;) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-            end - std::chrono::steady_clock::now());
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
         const int wait = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
         const int ready = ::poll(waiting.data(), waiting.size(), wait);
         if (ready >= 0 || errno != EINTR) return ready != 0;

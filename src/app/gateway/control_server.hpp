@@ -44,7 +44,8 @@ bool has_listener(const std::filesystem::path& socket);
 /// When a client of the gateway stops to wait: an operation may take long, and its answer is waited for while the gateway replies to
 /// other requests.
 struct GatewayPatience {
-    std::chrono::milliseconds quiet = std::chrono::seconds(5);  ///< without an answer, before the gateway is probed
+    std::chrono::milliseconds quiet =
+        std::chrono::seconds(5);  ///< without an answer, before the gateway is probed
     std::chrono::milliseconds probe = std::chrono::seconds(5);  ///< for any reply to a probe
 };
 
