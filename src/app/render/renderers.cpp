@@ -133,6 +133,7 @@ void Screen::end_thinking() {
 
 void Screen::on_event(const AgentEvent& event) {
     if (const StreamEvent* stream = event.stream_event()) return on_stream(*stream);
+    edits_.note(event);
     if (const auto* start = event.get_if<ToolExecutionStartEvent>())
         return on_tool_start(*start, event.timestamp);
     if (const auto* end = event.get_if<ToolExecutionEndEvent>())
@@ -149,7 +150,9 @@ void Screen::on_event(const AgentEvent& event) {
     }
     const auto* message = event.get_if<MessageEndEvent>();
     const ToolResultMessage* const result = message ? message->message.tool_result() : nullptr;
-    if (const JsonObject* const edited = result ? edited_arguments(result->details) : nullptr) {
+    const JsonObject* const edited = result ? edited_arguments(result->details) : nullptr;
+    // The line of the call has them, unless the question was not asked here.
+    if (result && !edits_.take(result->tool_call_id) && edited) {
         pause();
         err() << status_style_.dim()
               << "  edited: " << line_for_terminal(arguments_text(*edited), 300)
@@ -194,10 +197,12 @@ void Screen::on_tool_start(const ToolExecutionStartEvent& event,
     pause();
     started_[event.tool_call_id] = now;
     const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
-    const std::string arguments = call_text(event.tool_name.str(), event.args);
+    const JsonObject* const edited = edits_.find(event.tool_call_id);
+    const std::string arguments = call_text(event.tool_name.str(), edited ? *edited : event.args);
     if (event.tool_name == "ask_user") asked_[event.tool_call_id] = event.args;
     err() << status_style_.cyan() << "● " << status_style_.off() << status_style_.bold()
-          << spelled_out(tool_title(event.tool_name.str())) << status_style_.off() << " "
+          << spelled_out(tool_title(event.tool_name.str())) << status_style_.off()
+          << (edited ? TerminalView(" (edited) ") : TerminalView(" "))
           << line_for_terminal(arguments, width > 30 ? width - 20 : 60) << "\n";
     spinner_.start("running " + spelled_out(tool_title(event.tool_name.str())));
 }

@@ -77,6 +77,7 @@ private:
     std::map<std::string, std::chrono::steady_clock::time_point> started_;
     std::map<std::string, JsonObject> asked_;  // the arguments of ask_user
     ShownChanges accepted_;
+    EditedCalls edits_;
     ProseWriter prose_;
     std::size_t columns_ = 80;
     TerminalText markdown_out_;
