@@ -304,7 +304,7 @@ Failure explain_schema(const StructuredOutputError& error) {
     } else {
         text += "the last one has these faults:";
         for (const SchemaIssue& issue : error.issues())
-            text += "\n    " + quoted_text(issue.path + ": " + issue.message);
+            text += "\n    " + quoted_text(issue.text());
     }
     return make_failure(
         exit_failed, text,

@@ -224,7 +224,7 @@ private:
 
 std::string issue_lines(const std::vector<SchemaIssue>& issues) {
     std::string lines;
-    for (const SchemaIssue& issue : issues) lines += "\n- " + issue.path + ": " + issue.message;
+    for (const SchemaIssue& issue : issues) lines += "\n- " + issue.text();
     return lines;
 }
 

@@ -23,6 +23,7 @@ namespace cubepi {
 
 namespace {
 
+constexpr std::string_view whole_value = "<root>";
 constexpr std::size_t most_issues = 20;
 constexpr std::size_t longest_path = 200;
 constexpr std::size_t longest_message = 600;
@@ -32,16 +33,18 @@ constexpr std::size_t most_issues_of_a_form = 3;
 
 std::string with_lines(std::string text, const std::vector<SchemaIssue>& issues) {
     const std::size_t shown = std::min(issues.size(), most_issues);
-    for (std::size_t i = 0; i < shown; ++i) {
-        text += "\n- " + detail::abbreviated(issues[i].path, longest_path) + ": " +
-                detail::abbreviated(issues[i].message, longest_message);
-    }
+    for (std::size_t i = 0; i < shown; ++i) text += "\n- " + issues[i].text();
     if (shown < issues.size())
         text += "\n- and " + std::to_string(issues.size() - shown) + " more problems";
     return text;
 }
 
 }  // namespace
+
+std::string SchemaIssue::text() const {
+    const std::string about = detail::abbreviated(message, longest_message);
+    return path == whole_value ? about : detail::abbreviated(path, longest_path) + ": " + about;
+}
 
 ValidationError::ValidationError(std::string_view about, std::vector<SchemaIssue> issues)
     : Error(ErrorCode::validation, with_lines(std::string(about), issues)),
@@ -65,7 +68,7 @@ std::string abbreviated(std::string_view text, std::size_t limit) {
 }
 
 std::string ValuePath::to_string() const {
-    if (!parent) return "<root>";
+    if (!parent) return std::string(whole_value);
     std::string text = parent->parent ? parent->to_string() : std::string();
     if (is_index) {
         text += '[' + std::to_string(index) + ']';
@@ -294,7 +297,8 @@ private:
 };
 
 SchemaIssue root_issue(std::string message) {
-    return SchemaIssue{"<root>", "a value that fits the schema", "another", std::move(message)};
+    return SchemaIssue{std::string(whole_value), "a value that fits the schema", "another",
+                       std::move(message)};
 }
 
 }  // namespace

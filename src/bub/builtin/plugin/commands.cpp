@@ -281,9 +281,8 @@ private:
         Json checked(std::move(arguments));
         const std::vector<cubepi::SchemaIssue> issues = tool.parameters.validate(checked);
         if (!issues.empty()) {
-            throw cubepi::Error(
-                ErrorCode::invalid_argument,
-                "," + tool.name.str() + ": " + issues.front().path + ": " + issues.front().message);
+            throw cubepi::Error(ErrorCode::invalid_argument,
+                                "," + tool.name.str() + ": " + issues.front().text());
         }
         cubepi::ToolContext::UpdateSink ignore = [](Json) -> Task<> { co_return; };
         std::stop_source stop;
