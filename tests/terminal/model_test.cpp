@@ -247,6 +247,11 @@ TEST(IncompleteAnswer, Run_HasANoticeAndAnExitStatus) {
             run_piped(home, {"run", "--json", "--script", home.script(one.script), "go"});
         EXPECT_EQ(json.status, 6) << json.err;
         EXPECT_NE(json.err.find(one.notice), std::string::npos) << json.err;
+        EXPECT_NE(json.out.find(R"("status":"incomplete","error":")"), std::string::npos)
+            << json.out;
+        const Piped result = run_piped(home, {"run", "--output-format", "json", "--script",
+                                              home.script(one.script), "go"});
+        EXPECT_EQ(boost::json::parse(result.out).at("status"), "incomplete") << result.out;
     }
 }
 

@@ -39,6 +39,14 @@ void print_line(const JsonObject& line) {
 
 constexpr std::size_t replayed_rows = 16;
 
+/// The outcome of a turn in JSON: a run that has completed may have an incomplete answer.
+std::string_view status_of(const TurnEnd& end) {
+    if (end.failure.exit_code == exit_incomplete) return "incomplete";
+    if (end.result) return to_string(end.result->outcome);
+    const bool waits = end.failure.exit_code == exit_waiting;
+    return to_string(waits ? RunOutcome::suspended : RunOutcome::failed);
+}
+
 void greet(const SessionPlan& plan, const Style& style) {
     out() << style.bold() << "cubepi" << style.off() << " talks to "
           << spelled_out(plan.model.where) << ".";
@@ -278,7 +286,7 @@ void JsonRenderer::show_event(const AgentEvent& event) {
 }
 
 void JsonRenderer::end_turn(const TurnEnd& end) {
-    print_ended_run(end.result ? &*end.result : nullptr);
+    print_ended_run(&end);
     if (end.failure.exit_code != exit_ok) problem(end.failure.text);
 }
 
@@ -305,12 +313,16 @@ void JsonRenderer::add_model(JsonObject& line) const {
     line["session"] = session.empty() ? Json() : Json(session);
 }
 
-void JsonRenderer::print_ended_run(const RunResult* result) {
+void JsonRenderer::print_ended_run(const TurnEnd* end) {
     if (!ended_) return;
     JsonObject line = std::move(*ended_);
     ended_.reset();
-    line["status"] = to_string(result ? result->outcome : RunOutcome::failed);
-    line["error"] = result && result->failure ? Json(result->failure->what()) : Json();
+    const RunResult* const result = end && end->result ? &*end->result : nullptr;
+    const bool is_incomplete = end && end->failure.exit_code == exit_incomplete;
+    line["status"] = end ? status_of(*end) : to_string(RunOutcome::failed);
+    line["error"] = result && result->failure ? Json(result->failure->what())
+                    : is_incomplete           ? Json(end->failure.text)
+                                              : Json();
     if (result) {
         line["usage"] = to_json(result->usage);
         line["cost"] = result->cost ? Json(*result->cost) : Json();
@@ -321,10 +333,7 @@ void JsonRenderer::print_ended_run(const RunResult* result) {
 void ResultRenderer::end_turn(const TurnEnd& end) {
     JsonObject line;
     line["type"] = "result";
-    const bool waits = end.failure.exit_code == exit_waiting;
-    line["status"] = to_string(end.result ? end.result->outcome
-                               : waits    ? RunOutcome::suspended
-                                          : RunOutcome::failed);
+    line["status"] = status_of(end);
     line["exit_status"] = end.ended_by == 0 ? end.failure.exit_code : 128 + end.ended_by;
     line["error"] = end.failure.exit_code == exit_ok ? Json() : Json(end.failure.text);
     line["text"] = end.text;

@@ -109,7 +109,7 @@ protected:
 
 private:
     std::shared_ptr<const RunInfo> run_of(const AgentEvent& event);
-    void print_ended_run(const RunResult* result);
+    void print_ended_run(const TurnEnd* end);
 
     const Pipeline* pipeline_ = nullptr;
     std::optional<JsonObject> ended_;  ///< the agent_end that is not printed yet
