@@ -222,8 +222,11 @@ Task<int> chat_by_lines(CommandLine line) {
         Task<bool> choosing = choose_session(line, nullptr);
         (void)co_await until_signal(std::move(choosing));
     }
-    PlainRenderer renderer(*Runtime::standard()->clock, executor, PlainRenderer::Opening::greeting);
     const bool terminal = isatty(STDIN_FILENO) == 1;
+    // The greeting names keys; the output of a script is its answers.
+    using Opening = PlainRenderer::Opening;
+    PlainRenderer renderer(*Runtime::standard()->clock, executor,
+                           terminal ? Opening::greeting : Opening::notes);
     auto lines = std::make_shared<LinePrompter>(
         executor, terminal ? history_path() : std::filesystem::path());
     const std::shared_ptr<Prompter> prompter = terminal ? lines : nullptr;
