@@ -65,8 +65,10 @@ Task<NextInput> next_input(LinePrompter& prompter, const Style& style) {
             }
         });
         try {
-            input.text =
-                co_await cancel_on(leave.get_token(), prompter.next_input(TerminalView("> ")));
+            TerminalText prompt;
+            if (isatty(STDIN_FILENO) == 1) prompt = TerminalView("> ");
+            Task<std::optional<std::string>> reading = prompter.next_input(std::move(prompt));
+            input.text = co_await cancel_on(leave.get_token(), std::move(reading));
         } catch (...) {
             if (!leave.stop_requested()) throw;
         }
