@@ -232,7 +232,7 @@ TEST_F(Trust, D155_ChatAnsweredYes_LoadsAllNowAndLater) {
     EXPECT_EQ(again.shown().find("Trust them?"), std::string::npos) << again.shown();
 }
 
-TEST_F(Trust, TextTypedBeforeTheStart_StaysInThePrompt) {
+TEST_F(Trust, TextTypedBeforeStart_StaysInThePrompt) {
     std::vector<std::string> words{
         "-c", "echo ready; until test -e typed; do sleep 0.1; done; exec \"$0\" \"$@\"",
         testing::built_program("cubepi")};

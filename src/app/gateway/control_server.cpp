@@ -249,7 +249,7 @@ void await_answer(Protocol::socket& connection, const std::filesystem::path& pat
         Protocol::socket probe(context);
         boost::system::error_code failed;
         (void)probe.connect(Protocol::endpoint(path.string()), failed);
-        // Each gateway, also one of another version, replies that this is no operation.
+        // Each gateway, also one of another version, replies that it does not know this.
         if (!failed)
             boost::asio::write(probe, boost::asio::buffer(std::string_view("{}\n")), failed);
         if (failed || becomes_readable({&connection, &probe}, patience.probe)) continue;

@@ -292,7 +292,7 @@ void Console::State::interrupt() {
 /// Shows the question when those before it are answered, and returns when it has ended.
 Task<> Console::State::wait_for_answer(std::shared_ptr<ConsoleQuestion> question) {
     const std::shared_ptr<State> state = shared_from_this();
-    // What was typed before the program started is for the prompt.
+    // Text that was typed before the program started is for the prompt.
     if (state->use == ConsoleUse::chat && state->questions.empty()) {
         while (state->typed_ahead > 0 && state->input_waits() && state->take_waiting_keys())
             state->watch_pending();
