@@ -712,9 +712,11 @@ Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
     }
     if (!repeated.empty()) call.result.content.emplace_back(TextContent{std::move(repeated)});
     // Before the result, whose last line states how it ended.
-    if (call.context && !call.undeclared.empty())
-        call.result.content.emplace(call.result.content.begin(),
-                                    TextContent{std::move(call.undeclared)});
+    if (call.context && !call.undeclared.empty()) {
+        ContentList<Content>& content = call.result.content;
+        content.emplace_back(TextContent{std::move(call.undeclared)});
+        std::rotate(content.begin(), content.end() - 1, content.end());
+    }
     ToolExecutionEndEvent event;
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;
