@@ -249,8 +249,8 @@ TEST(IncompleteAnswer, Run_HasANoticeAndAnExitStatus) {
         EXPECT_NE(json.err.find(one.notice), std::string::npos) << json.err;
         EXPECT_NE(json.out.find(R"("status":"incomplete","error":")"), std::string::npos)
             << json.out;
-        const Piped result = run_piped(home, {"run", "--output-format", "json", "--script",
-                                              home.script(one.script), "go"});
+        const Piped result = run_piped(
+            home, {"run", "--output-format", "json", "--script", home.script(one.script), "go"});
         EXPECT_EQ(boost::json::parse(result.out).at("status"), "incomplete") << result.out;
     }
 }
