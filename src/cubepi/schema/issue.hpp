@@ -19,9 +19,6 @@ struct SchemaIssue {
     std::string
         message;  ///< both in one phrase: "field required", "expected integer, found string \"abc\""
 
-    /// Returns "PATH: MESSAGE", each cut at a length for a message; the message alone if it is about the whole value.
-    std::string text() const;
-
     friend bool operator==(const SchemaIssue&, const SchemaIssue&) = default;
 };
 
@@ -36,7 +33,7 @@ private:
     std::vector<SchemaIssue> issues_;
 };
 
-/// Returns "Invalid arguments for tool 'NAME':" and one line "- PATH: MESSAGE" per issue (SchemaIssue::text()), as shown to the model. After
+/// Returns "Invalid arguments for tool 'NAME':" and one line "- PATH: MESSAGE" per issue, as shown to the model. After
 /// 20 issues one line states how many are omitted; long paths and messages are truncated. No newline at the end.
 std::string format_issues(std::string_view tool_name, const std::vector<SchemaIssue>& issues);
 

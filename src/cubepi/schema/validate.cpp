@@ -17,6 +17,7 @@
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
+#include <cubepi/schema/support/issue_text.hpp>
 #include <cubepi/schema/validate/schema_checker.hpp>
 
 namespace cubepi {
@@ -33,18 +34,13 @@ constexpr std::size_t most_issues_of_a_form = 3;
 
 std::string with_lines(std::string text, const std::vector<SchemaIssue>& issues) {
     const std::size_t shown = std::min(issues.size(), most_issues);
-    for (std::size_t i = 0; i < shown; ++i) text += "\n- " + issues[i].text();
+    for (std::size_t i = 0; i < shown; ++i) text += "\n- " + detail::issue_text(issues[i]);
     if (shown < issues.size())
         text += "\n- and " + std::to_string(issues.size() - shown) + " more problems";
     return text;
 }
 
 }  // namespace
-
-std::string SchemaIssue::text() const {
-    const std::string about = detail::abbreviated(message, longest_message);
-    return path == whole_value ? about : detail::abbreviated(path, longest_path) + ": " + about;
-}
 
 ValidationError::ValidationError(std::string_view about, std::vector<SchemaIssue> issues)
     : Error(ErrorCode::validation, with_lines(std::string(about), issues)),
@@ -65,6 +61,11 @@ std::string abbreviated(std::string_view text, std::size_t limit) {
     if (text.size() <= limit) return std::string(text);
     while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) --limit;
     return std::string(text.substr(0, limit)) + "...";
+}
+
+std::string issue_text(const SchemaIssue& issue) {
+    const std::string about = abbreviated(issue.message, longest_message);
+    return issue.path == whole_value ? about : abbreviated(issue.path, longest_path) + ": " + about;
 }
 
 std::string ValuePath::to_string() const {

@@ -16,6 +16,7 @@
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/support/issue_text.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace bub::detail {
@@ -281,8 +282,9 @@ private:
         Json checked(std::move(arguments));
         const std::vector<cubepi::SchemaIssue> issues = tool.parameters.validate(checked);
         if (!issues.empty()) {
-            throw cubepi::Error(ErrorCode::invalid_argument,
-                                "," + tool.name.str() + ": " + issues.front().text());
+            throw cubepi::Error(
+                ErrorCode::invalid_argument,
+                "," + tool.name.str() + ": " + cubepi::detail::issue_text(issues.front()));
         }
         cubepi::ToolContext::UpdateSink ignore = [](Json) -> Task<> { co_return; };
         std::stop_source stop;
