@@ -45,7 +45,7 @@ TEST_F(AttachedFiles, OtherWords_StayAsTheyAre) {
     for (const std::string& prompt : std::vector<std::string>{
              "mail me@" + path, "@someone-else here", "@" + directory_.path().string(),
              std::string("@"), std::string("@\""), std::string("@docs:a.txt @angular/core"),
-             std::string("@v1.2 @.gitignore @a/.env @Override.")}) {
+             std::string("@v1.2 @.no-such @a/.env @Override.")}) {
         const Attachments made = attach_files(prompt);
         EXPECT_EQ(made.text, prompt);
         EXPECT_EQ(made.remark, "");
