@@ -65,8 +65,10 @@ Task<NextInput> next_input(LinePrompter& prompter, const Style& style) {
             }
         });
         try {
-            input.text =
-                co_await cancel_on(leave.get_token(), prompter.next_input(TerminalView("> ")));
+            TerminalText prompt;
+            if (isatty(STDIN_FILENO) == 1) prompt = TerminalView("> ");
+            Task<std::optional<std::string>> reading = prompter.next_input(std::move(prompt));
+            input.text = co_await cancel_on(leave.get_token(), std::move(reading));
         } catch (...) {
             if (!leave.stop_requested()) throw;
         }
@@ -222,8 +224,11 @@ Task<int> chat_by_lines(CommandLine line) {
         Task<bool> choosing = choose_session(line, nullptr);
         (void)co_await until_signal(std::move(choosing));
     }
-    PlainRenderer renderer(*Runtime::standard()->clock, executor, PlainRenderer::Opening::greeting);
     const bool terminal = isatty(STDIN_FILENO) == 1;
+    // The greeting names keys; the output of a script is its answers.
+    using Opening = PlainRenderer::Opening;
+    PlainRenderer renderer(*Runtime::standard()->clock, executor,
+                           terminal ? Opening::greeting : Opening::notes);
     auto lines = std::make_shared<LinePrompter>(
         executor, terminal ? history_path() : std::filesystem::path());
     const std::shared_ptr<Prompter> prompter = terminal ? lines : nullptr;

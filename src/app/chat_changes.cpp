@@ -636,7 +636,7 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
         SavedSessions saved = SavedSessions::here();
         const bool is_named = !name.empty();
         if (!is_named) name = base_name(before);
-        place.name = co_await saved.create_named(std::move(name), is_named);
+        place.name = co_await saved.create_named(name, is_named);
         const std::string tape = saved.tape_of(place.name);
         Task<> forking = copy_until(plan.tapes, tape_of(plan), tape, after_run);
         cubepi::Outcome<> forked = co_await outcome_of(std::move(forking));
@@ -665,8 +665,13 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
     const std::string new_name = place.name;
     const Pipeline::Ended ended = pipeline_.move_to(std::move(place));
     renderer_.begin_session(new_name);
-    std::string text = new_name.empty() ? "New session without the earlier conversation.\n"
-                                        : "Continuing in session " + visible(new_name) + ".\n";
+    std::string text = "Continuing in session " + visible(new_name) + ".\n";
+    if (new_name.empty() && after_run.empty()) {
+        text = "New session without the earlier conversation.\n";
+    } else if (new_name.empty()) {
+        text = "Continuing in another temporary session" +
+               std::string(name.empty() ? "" : ", which has no name") + ".\n";
+    }
     if (!before.empty()) text += "The whole conversation stays: " + to_resume + "\n";
     if (ended.commands > 0)
         text += "Ended " + count_of(ended.commands, "background command") + ".\n";

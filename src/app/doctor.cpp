@@ -32,6 +32,7 @@
 #include "conversation/tool_approval.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_findings.hpp"
+#include "gateway/gateway_instance.hpp"
 #include "mcp/mcp_settings.hpp"
 #include "models.hpp"
 #include "process.hpp"
@@ -184,7 +185,20 @@ std::string source_text(const std::string& source) {
     return " (" + (source.empty() ? "default" : source) + ")";
 }
 
-void show_subagents(const Report& report, const SubagentSettings& settings) {
+/// Returns the model of conversations without flags; empty: none is named, or its address is invalid.
+std::optional<Model> configured_model(const ModelSources& sources) {
+    std::optional<Model> model;
+    try {
+        const Endpoint endpoint = choose_endpoint(sources);
+        if (!endpoint.model.empty()) model = endpoint.bind(endpoint.model).spec();
+    } catch (const Error&) {
+        // Reported with the models.
+    }
+    return model;
+}
+
+void show_subagents(const Report& report, const SubagentSettings& settings,
+                    const std::optional<Model>& model) {
     const std::size_t background = settings.max_background;
     if (background != SubagentSettings().max_background)
         report.plain("subagents.max_background: " +
@@ -196,6 +210,12 @@ void show_subagents(const Report& report, const SubagentSettings& settings) {
     if (settings.max_spend)
         report.plain("subagents.max_spend: " + money_text(*settings.max_spend) +
                      source_text(config_origin));
+    if (settings.max_spend && model && !price_of(*model))
+        report.problem(
+            "the price of the model " + model->id +
+                " is unknown, so that sub-agents with subagents.max_spend cannot call it",
+            "Choose a model with a known price, or set subagents.max_turns instead in " +
+                config_path().string());
 }
 
 /// Lists the settings of a conversation without flags, with their sources.
@@ -252,7 +272,7 @@ void show_in_use(const Report& report, const ModelSources& sources) {
     }
     if (config.memory) report.plain("memory: true" + source_text(config_origin));
     if (!config.todos) report.plain("todos: false" + source_text(config_origin));
-    show_subagents(report, config.subagents);
+    show_subagents(report, config.subagents, configured_model(sources));
 }
 
 /// Lists the environment of commands, and the variables that are removed from it.
@@ -359,17 +379,25 @@ ModelSources check_settings(const Report& report) {
     return sources;
 }
 
+std::string place_of(const Endpoint& endpoint) {
+    return endpoint.provider + " (" + endpoint.host() + ")";
+}
+
+/// Returns false if the endpoint needs a key and has none.
+bool check_key(const Report& report, const Endpoint& endpoint) {
+    if (!endpoint.needs_key || !endpoint.api_key.empty()) return true;
+    report.problem("there is no key for " + place_of(endpoint),
+                   "export " + endpoint.key_variable +
+                       "=..., or save one: cubepi onboard --provider " +
+                       shell_word(endpoint.provider));
+    return false;
+}
+
 /// Returns true if the endpoint answers.
 Task<bool> check_endpoint(Report report, Endpoint endpoint,
                           std::shared_ptr<HttpTransport> transport) {
-    const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
-    if (endpoint.needs_key && endpoint.api_key.empty()) {
-        report.problem("there is no key for " + place,
-                       "export " + endpoint.key_variable +
-                           "=..., or save one: cubepi onboard --provider " +
-                           shell_word(endpoint.provider));
-        co_return false;
-    }
+    const std::string place = place_of(endpoint);
+    if (!check_key(report, endpoint)) co_return false;
     std::vector<OfferedModel> models;
     try {
         models = co_await list_models(std::move(transport), endpoint);
@@ -391,16 +419,12 @@ Task<bool> check_endpoint(Report report, Endpoint endpoint,
 
 Task<bool> check_models(Report report, ModelSources sources, bool offline) {
     report.title("Models");
-    if (offline) {
-        report.plain("not contacted (--offline)");
-        co_return true;
-    }
     try {
         (void)read_config(config_path());
     } catch (const Error&) {
         report.plain(
             "not contacted: no command uses a configuration file with an error, see above");
-        co_return false;
+        co_return offline;
     }
     const std::shared_ptr<HttpTransport> transport = transport_of(*Runtime::standard());
     bool can_answer = false;
@@ -409,6 +433,11 @@ Task<bool> check_models(Report report, ModelSources sources, bool offline) {
         endpoints = configured_endpoints(sources);
     } catch (const Error& error) {
         report.problem(error.what(), {});
+    }
+    if (offline) {
+        for (const Endpoint& endpoint : endpoints) (void)check_key(report, endpoint);
+        report.plain("not contacted (--offline)");
+        co_return true;
     }
     if (endpoints.empty()) report.plain("no key and no address are configured");
     for (Endpoint& endpoint : endpoints) {
@@ -575,7 +604,8 @@ void check_project(const Report& report) {
     for (const std::string& problem : problems) report.problem(visible(problem), {});
 }
 
-void check_gateway(const Report& report) {
+/// `model`: the one that the configuration names, if any.
+void check_gateway(const Report& report, const std::optional<Model>& model) {
     GatewaySettings settings;
     report.title("Gateway");
     try {
@@ -593,13 +623,20 @@ void check_gateway(const Report& report) {
             case GatewayFinding::Kind::problem: report.problem(finding.text, finding.advice); break;
         }
     }
+    try {
+        if (model) check_price(settings, *model);
+    } catch (const Error& error) {
+        report.problem(error.what(), {});
+    }
 }
 
 void check_terminal(const Report& report) {
     report.title("Terminal");
     const Style style = Style::of(STDOUT_FILENO);
     if (!style.terminal || isatty(STDIN_FILENO) != 1) {
-        report.plain("none: approval needs a terminal, so tools that write need --yes");
+        report.plain(
+            "none: a call that needs approval is asked about later, with cubepi inbox, unless "
+            "--yes or a rule allows it");
     } else {
         report.good(std::string(style.color ? "colors" : "no colors") + ", " +
                     std::to_string(style.columns) + " columns");
@@ -645,10 +682,11 @@ Task<int> examine(bool offline) {
     const Report report(Style::of(STDOUT_FILENO));
     check_program(report);
     ModelSources sources = check_settings(report);
+    const std::optional<Model> model = configured_model(sources);
     const bool can_answer = co_await check_models(report, std::move(sources), offline);
     co_await check_sessions(report, offline);
     check_project(report);
-    check_gateway(report);
+    check_gateway(report, model);
     check_terminal(report);
     out() << "\n";
     co_return can_answer ? exit_ok : exit_no_model;

@@ -15,6 +15,7 @@
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/structured.hpp>
 #include <cubepi/schema/json_text.hpp>
+#include <cubepi/schema/support/issue_text.hpp>
 #include <cubepi/workspace/files/content.hpp>
 
 #include "config/model_choice.hpp"
@@ -304,7 +305,7 @@ Failure explain_schema(const StructuredOutputError& error) {
     } else {
         text += "the last one has these faults:";
         for (const SchemaIssue& issue : error.issues())
-            text += "\n    " + quoted_text(issue.path + ": " + issue.message);
+            text += "\n    " + quoted_text(detail::issue_text(issue));
     }
     return make_failure(
         exit_failed, text,

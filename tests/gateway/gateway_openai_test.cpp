@@ -29,7 +29,11 @@ TEST_F(GatewayOpenAI, Routes_NeedTheSetting) {
 
 TEST_F(GatewayOpenAI, ChatCompletion_IsAnswered) {
     start(model.flags());
-    EXPECT_EQ(run(call_with_token(port, "GET", "/v1/models", "")).status, 401);
+    const HttpReply refused = run(call_with_token(port, "GET", "/v1/models", ""));
+    EXPECT_EQ(refused.status, 401);
+    const JsonObject error = refused.json().at("error").as_object();
+    EXPECT_EQ(error.at("code"), "invalid_api_key") << refused.body;
+    EXPECT_TRUE(error.contains("type") && error.contains("param")) << refused.body;
     EXPECT_EQ(get("/v1/models").json().at("data").at(0).at("id"), Json("cubepi"));
     EXPECT_EQ(get("/v1/models/cubepi").status, 200);
     EXPECT_EQ(get("/v1/models/gpt-5").status, 404);

@@ -281,6 +281,10 @@ TEST(RefusedHistory, D89_Image_IsLeftOutOnce) {
         const Piped first = prompt(home, server, "anthropic");
         EXPECT_EQ(first.status, 0) << first.err;
         EXPECT_NE(first.err.find("without images"), std::string::npos) << first.err;
+        // Only what the server has stated is reported as the cause.
+        const bool names_image = refused.find("image") != std::string::npos;
+        EXPECT_EQ(first.err.find("refused an image") != std::string::npos, names_image)
+            << first.err;
         const Piped later = prompt(home, server, "anthropic", "again");
         EXPECT_EQ(later.status, 0) << later.err;
         const std::vector<std::string> requests = server.requests();

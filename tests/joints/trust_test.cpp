@@ -9,11 +9,13 @@
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
 #include "program.hpp"
+#include "source_tree.hpp"
 
 namespace cubepi::joint_tests {
 namespace {
 
 using terminal_tests::Home;
+using terminal_tests::OtherProgram;
 using terminal_tests::Piped;
 using terminal_tests::read_file;
 using terminal_tests::run_piped;
@@ -230,6 +232,22 @@ TEST_F(Trust, D155_ChatAnsweredYes_LoadsAllNowAndLater) {
     EXPECT_EQ(again.shown().find("Trust them?"), std::string::npos) << again.shown();
 }
 
+TEST_F(Trust, TextTypedBeforeStart_StaysInThePrompt) {
+    std::vector<std::string> words{
+        "-c", "echo ready; until test -e typed; do sleep 0.1; done; exec \"$0\" \"$@\"",
+        testing::built_program("cubepi")};
+    for (std::string& word : chat_arguments()) words.push_back(std::move(word));
+    Terminal chat(home, OtherProgram{"/bin/sh"}, words);
+    ASSERT_TRUE(chat.answer("ready", "yes, fix it")) << chat.shown();
+    write_file(home.work() / "typed", "");
+    ASSERT_TRUE(chat.expect_on_screen("(for the prompt: yes, fix it)")) << chat.screen().text();
+    chat.type("n");
+    ASSERT_TRUE(chat.expect_on_screen("> yes, fix it")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("Not loaded, because this directory is not trusted"))
+        << chat.screen().text();
+    expect_nothing_loaded();
+}
+
 TEST_F(Trust, D155_ChatAnsweredNo_AsksTheNextTime) {
     for (int i = 0; i < 2; ++i) {
         Terminal chat(home, chat_arguments());
@@ -287,8 +305,8 @@ TEST_F(Trust, D155_Subagent_HasNoUntrustedInstructions) {
 
 TEST_F(Trust, D155_Pipe_IsNotAsked) {
     const Piped chat = run_piped(home, chat_arguments(), "go\n");
-    EXPECT_NE(chat.out.find("Not loaded, because this directory is not trusted"), std::string::npos)
-        << chat.out;
+    EXPECT_NE(chat.err.find("Not loaded, because this directory is not trusted"), std::string::npos)
+        << chat.err;
     EXPECT_FALSE(exists("a.txt"));
     expect_nothing_loaded();
 }

@@ -178,6 +178,23 @@ TEST_F(Undo, D159_Fork_ContinuesInANamedSession) {
     EXPECT_EQ(deleted.status, 0) << deleted.err;
 }
 
+TEST_F(Undo, D159_ForkOfTemporarySession_HasNoName) {
+    ModelServer server({chat_answer("First."), chat_answer("Second.")});
+    Terminal terminal(home, chat(server, {"--no-save"}));
+    ASSERT_TRUE(terminal.answer_on_screen("talks to", "prompt one\r")) << terminal.shown();
+    ASSERT_TRUE(terminal.expect_on_screen("First.")) << terminal.shown();
+    ASSERT_TRUE(is_idle(terminal)) << terminal.shown();
+    terminal.type("/fork other\r");
+    ASSERT_TRUE(
+        terminal.expect_on_screen("Continuing in another temporary session, which has no name."))
+        << terminal.shown();
+    terminal.type("more\r");
+    ASSERT_TRUE(terminal.expect_on_screen("Second.")) << terminal.shown();
+    ASSERT_TRUE(is_idle(terminal)) << terminal.shown();
+    leave(terminal);
+    EXPECT_NE(server.requests().back().find("First."), std::string::npos);
+}
+
 TEST_F(Undo, D158_DeletedSession_LosesItsCopies) {
     write_file(home.work() / "a.txt", "old\n");
     ModelServer server({writes("a.txt", "new\n"), chat_answer("Done.")});

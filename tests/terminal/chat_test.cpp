@@ -336,8 +336,10 @@ TEST(Chat, D54_EditedCall_ShowsWhatRan) {
     ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("[e]dit > ", "e")) << chat.shown();
     ASSERT_TRUE(chat.answer("command > touch two", "\x15touch three\r")) << chat.shown();
-    ASSERT_TRUE(chat.expect("edited: command: touch three")) << chat.shown();
+    ASSERT_TRUE(chat.expect("shell (edited) command: touch three")) << chat.shown();
     ASSERT_TRUE(chat.expect("Enough.")) << chat.shown();
+    // Neither while it runs nor with its result.
+    EXPECT_EQ(chat.shown().find("shell command: touch two"), std::string::npos) << chat.shown();
     EXPECT_TRUE(std::filesystem::exists(home.work() / "three"));
     EXPECT_FALSE(std::filesystem::exists(home.work() / "two"));
     const Piped stored = run_piped(home, {"sessions", "show", "s"});

@@ -247,6 +247,11 @@ TEST(IncompleteAnswer, Run_HasANoticeAndAnExitStatus) {
             run_piped(home, {"run", "--json", "--script", home.script(one.script), "go"});
         EXPECT_EQ(json.status, 6) << json.err;
         EXPECT_NE(json.err.find(one.notice), std::string::npos) << json.err;
+        EXPECT_NE(json.out.find(R"("status":"incomplete","error":")"), std::string::npos)
+            << json.out;
+        const Piped result = run_piped(
+            home, {"run", "--output-format", "json", "--script", home.script(one.script), "go"});
+        EXPECT_EQ(boost::json::parse(result.out).at("status"), "incomplete") << result.out;
     }
 }
 
@@ -289,6 +294,26 @@ TEST(KeyFile, FileReadableByOthers_IsReportedAtUse) {
     EXPECT_NE(run_piped(home, {"doctor"}).out.find(advice), std::string::npos);
     chmod(home.config().c_str(), 0600);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "hello"}).err.find("chmod"), std::string::npos);
+}
+
+TEST(Doctor, MissingKeyAndPrice_AreReportedOffline) {
+    const Home home;
+    write_file(home.config(),
+               "model: openrouter/some/model\nsubagents: {max_spend: 1}\n"
+               "gateway: {http: {}, limits: {total: {money: 5}}}\n");
+    const Piped unknown = run_piped(home, {"doctor", "--offline"});
+    EXPECT_EQ(unknown.status, 0);
+    for (const char* text :
+         {"there is no key for openrouter (openrouter.ai)", "export OPENROUTER_API_KEY=...",
+          "the price of the model some/model is unknown",
+          "gateway.limits has amounts of money, but the price of the model 'some/model'"})
+        EXPECT_NE(unknown.out.find(text), std::string::npos) << text << "\n" << unknown.out;
+    write_file(home.config(),
+               "model: openai/gpt-5.1\napi_key: k\nsubagents: {max_spend: 1}\n"
+               "gateway: {http: {}, limits: {total: {money: 5}}}\n");
+    const std::string known = run_piped(home, {"doctor", "--offline"}).out;
+    EXPECT_EQ(known.find("there is no key"), std::string::npos) << known;
+    EXPECT_EQ(known.find("price"), std::string::npos) << known;
 }
 
 TEST(NarrowTerminal, LongLines_BreakBetweenWords) {

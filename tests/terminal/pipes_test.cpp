@@ -753,7 +753,7 @@ TEST(Chat, FileNullDeviceOrNoInput_IsRead) {
     write_file(home.work() / "talk", "hello\n/quit\n");
     const Piped file = run_with_stdin(home, {"chat", "--offline"}, home.work() / "talk");
     EXPECT_EQ(file.status, 0) << file.err;
-    EXPECT_NE(file.out.find("You wrote: *hello*"), std::string::npos) << file.out;
+    EXPECT_EQ(file.out.find("You wrote: *hello*"), 0u) << file.out;
     EXPECT_EQ(run_with_stdin(home, {"chat", "--offline"}, "/dev/null").status, 0);
     EXPECT_EQ(run_with_stdin(home, {"chat", "--offline"}, {}).status, 0);
     EXPECT_EQ(run_with_stdin(home, {"run", "--offline", "hi"}, {}).status, 0);

@@ -465,8 +465,12 @@ HttpAuthentication openai_authentication(const std::vector<OpenAIKey>& keys) {
         std::optional<HttpServerResponse> refusal;
         for (const HttpAuthentication& authentication : each) {
             refusal = authentication(request);
-            if (!refusal) break;
+            if (!refusal) return refusal;
         }
+        HttpServerResponse failure =
+            openai_failure(401, "the bearer token is missing or wrong", "invalid_api_key");
+        failure.headers.set("www-authenticate", "Bearer");
+        refusal = std::move(failure);
         return refusal;
     };
 }

@@ -201,12 +201,17 @@ TEST_F(ConfigFileTest, D237_DigestForOthers_LeavesSecretsOut) {
     const std::string plain =
         "model: m\napi_key_env: ONE\nmax_turns: 3\ngateway: {http: {listen: 127.0.0.1:1}}\n";
     const std::vector<std::pair<std::string, std::string>> changes = {
-        {"model: m", "model: n"}, {"ONE", "TWO"}, {": 3", ": 4"}, {"127.0.0.1:1", "127.0.0.1:2"}};
+        {"model: m", "model: n"}, {"ONE", "TWO"}, {": 3", ": 4"}, {"127.0.0.1:1", "127.0.0.2:1"}};
     for (const auto& [one, other] : changes) {
         std::string changed = plain;
         changed.replace(changed.find(one), one.size(), other);
         EXPECT_NE(digest(plain), digest(changed)) << changed;
     }
+    const auto listening = [](const std::string& port) {
+        return "gateway: {http: {listen: \"[::1]:" + port + "\"}, listen: h:" + port +
+               ", status: h:" + port + ", console: {listen: h:" + port + "}}\n";
+    };
+    EXPECT_EQ(digest(listening("1")), digest(listening("22"))) << "on one host they must differ";
     for (const char* const secret :
          {"api_key: ", "providers: {p: {type: openai, api_key: ", "gateway: {http: {token: ",
           "gateway: {telegram: {webhook: {secret: ", "mcp: {s: {command: x, env: {PIN: ",

@@ -218,6 +218,11 @@ std::shared_ptr<bub::SessionTapeStore> configured_tapes() {
 
 namespace {
 
+/// Gateways on one host have the same addresses with other ports.
+std::string_view without_port(std::string_view address) {
+    return address.substr(0, address.rfind(':'));
+}
+
 /// `is_secret`: all values in it are.
 Json without_secrets(const Json& value, bool is_secret) {
     if (const JsonArray* const list = value.if_array()) {
@@ -232,7 +237,11 @@ Json without_secrets(const Json& value, bool is_secret) {
             // A name of a variable is not its value: "api_key_env".
             const bool names_secret = is_secret_variable(name) && !name.ends_with("_env");
             const bool is_hidden = names_secret || name == "env" || name == "headers";
-            shown[name] = without_secrets(member.value(), is_secret || is_hidden);
+            const bool is_address =
+                (name == "listen" || name == "status") && member.value().is_string();
+            Json one = member.value();
+            if (is_address) one = without_port(member.value().get_string());
+            shown[name] = without_secrets(one, is_secret || is_hidden);
         }
         return shown;
     }

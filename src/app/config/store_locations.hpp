@@ -71,7 +71,7 @@ DeliveryLocation delivery_location();
 
 /// Returns a short digest of the values of a configuration (config_values) for the database, where other gateways compare it with theirs.
 /// Values that may be secret, by their names, those of `env` and `headers`, and URLs with a password or a query, are left out: a short
-/// secret can be found by trying all.
+/// secret can be found by trying all. So are the ports of the addresses on which a gateway listens.
 std::string configuration_digest(const JsonObject& values);
 
 /// The numbers of records that were stored in another log.

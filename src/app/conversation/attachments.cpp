@@ -120,6 +120,33 @@ std::vector<std::string> named_files(std::string_view prompt, const NameableFile
     return names;
 }
 
+/// Returns whether a word is meant as a file: it ends like one. Names of users and packages follow an `@` as well.
+bool looks_like_file(std::string_view name) {
+    constexpr std::size_t longest_extension = 5;
+    const std::size_t dot = name.rfind('.');
+    if (dot == std::string_view::npos || dot == 0 || name[dot - 1] == '/' ||
+        name.find(':') != std::string_view::npos)
+        return false;
+    const std::string_view extension = name.substr(dot + 1);
+    return !extension.empty() && extension.size() <= longest_extension &&
+           std::all_of(extension.begin(), extension.end(),
+                       [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
+}
+
+/// Returns the names of files after `@` that do not exist, each once.
+std::vector<std::string> missing_files(std::string_view prompt, const NameableFiles& files) {
+    std::vector<std::string> names;
+    for (const std::string_view rest : after_at_signs(prompt)) {
+        if (names.size() == max_attached) break;
+        std::string_view name = name_after_at(rest);
+        while (!rest.starts_with('"') && !name.empty() && ends_sentence(name.back()))
+            name.remove_suffix(1);
+        if (!looks_like_file(name) || !file_at(rest, files).empty()) continue;
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+    }
+    return names;
+}
+
 std::string beginning_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::string bytes(decisive, '\0');
@@ -351,6 +378,10 @@ Attachments attach_files(const std::string& prompt, const std::filesystem::path&
         files.with_path(name,
                         [&made, &name](const std::string& path) { attach(made, name, path); });
     }
+    constexpr std::size_t longest_name = 200;
+    for (const std::string& name : missing_files(prompt, files))
+        made.add_remark(std::string(detail::cut_text(name, longest_name)),
+                        "is not a file, not attached");
     return made;
 }
 

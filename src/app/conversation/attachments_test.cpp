@@ -44,11 +44,26 @@ TEST_F(AttachedFiles, OtherWords_StayAsTheyAre) {
     const std::string path = file("a.txt", "one");
     for (const std::string& prompt : std::vector<std::string>{
              "mail me@" + path, "@someone-else here", "@" + directory_.path().string(),
-             std::string("@"), "@" + path + "x", std::string("@\"")}) {
+             std::string("@"), std::string("@\""), std::string("@docs:a.txt @angular/core"),
+             std::string("@v1.2 @.no-such @a/.env @Override.")}) {
         const Attachments made = attach_files(prompt);
         EXPECT_EQ(made.text, prompt);
         EXPECT_EQ(made.remark, "");
     }
+}
+
+TEST_F(AttachedFiles, MissingFile_IsRemarked) {
+    const std::string path = file("a.txt", "one");
+    const std::string prompt =
+        "@missing.txt, @" + path + "x @missing.txt @\"two words.md\" @" + path;
+    const Attachments made = attach_files(prompt);
+    EXPECT_EQ(made.remark, path + " 3 bytes, missing.txt is not a file, not attached, " + path +
+                               "x is not a file, not attached, two words.md is not a file, not "
+                               "attached");
+    EXPECT_TRUE(made.text.starts_with(prompt + "\n\n<file-1"));
+    // Of a directory, files elsewhere are not distinguished from those that do not exist.
+    const Attachments below = attach_files("@" + path, directory_.path() / "none");
+    EXPECT_EQ(below.remark, path + " is not a file, not attached");
 }
 
 TEST_F(AttachedFiles, NameWithBlanks_IsQuoted) {

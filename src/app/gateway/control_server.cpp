@@ -1,12 +1,17 @@
 #include "control_server.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -14,6 +19,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -216,8 +222,53 @@ bool has_listener(const std::filesystem::path& socket) {
     return !failed;
 }
 
-JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& request) {
-    using Protocol = boost::asio::local::stream_protocol;
+namespace {
+
+/// Returns whether one of the sockets can be read; waits for at most `limit`.
+bool becomes_readable(std::initializer_list<Protocol::socket*> sockets,
+                      std::chrono::milliseconds limit) {
+    std::vector<pollfd> waiting;
+    for (Protocol::socket* const socket : sockets)
+        waiting.push_back({socket->native_handle(), POLLIN, 0});
+    const auto end = std::chrono::steady_clock::now() + limit;
+    for (;;) {
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+        const int wait = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+        const int ready = ::poll(waiting.data(), waiting.size(), wait);
+        if (ready >= 0 || errno != EINTR) return ready != 0;
+    }
+}
+
+/// Waits until the gateway has sent something, or has closed the connection. Throws Error(invalid_state) if its process does not
+/// respond to another request either.
+void await_answer(Protocol::socket& connection, const std::filesystem::path& path,
+                  const GatewayPatience& patience) {
+    while (!becomes_readable({&connection}, patience.quiet)) {
+        boost::asio::io_context context;
+        Protocol::socket probe(context);
+        boost::system::error_code failed;
+        (void)probe.connect(Protocol::endpoint(path.string()), failed);
+        // Each gateway, also one of another version, replies that it does not know this.
+        if (!failed)
+            boost::asio::write(probe, boost::asio::buffer(std::string_view("{}\n")), failed);
+        if (failed || becomes_readable({&connection, &probe}, patience.probe)) continue;
+        struct ucred process = {};
+        socklen_t size = sizeof(process);
+        (void)::getsockopt(connection.native_handle(), SOL_SOCKET, SO_PEERCRED, &process, &size);
+        const std::string id = std::to_string(process.pid);
+        throw Error(ErrorCode::invalid_state,
+                    "the gateway (process " + id +
+                        ") does not respond: it is stopped or blocked. To see its state: ps -o "
+                        "pid,stat,etime,args -p " +
+                        id);
+    }
+}
+
+}  // namespace
+
+JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& request,
+                        GatewayPatience patience) {
     boost::asio::io_context context;
     Protocol::socket connection(context);
     boost::system::error_code failed;
@@ -230,8 +281,12 @@ JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& r
     const std::string line = json_text(request) + "\n";
     std::string answer;
     boost::asio::write(connection, boost::asio::buffer(line), failed);
-    if (!failed)
-        boost::asio::read_until(connection, boost::asio::dynamic_buffer(answer), '\n', failed);
+    while (!failed && !answer.ends_with('\n')) {
+        await_answer(connection, socket, patience);
+        std::array<char, 65536> part = {};
+        const std::size_t size = connection.read_some(boost::asio::buffer(part), failed);
+        answer.append(part.data(), size);
+    }
     if (failed)
         throw Error(ErrorCode::invalid_state, "the gateway ended before it answered the request");
     Json value = boost::json::parse(answer, failed);

@@ -41,9 +41,19 @@ private:
 /// Returns true if a process listens on the path.
 bool has_listener(const std::filesystem::path& socket);
 
+/// When a client of the gateway stops to wait: an operation may take long, and its answer is waited for while the gateway replies to
+/// other requests.
+struct GatewayPatience {
+    std::chrono::milliseconds quiet =
+        std::chrono::seconds(5);  ///< without an answer, before the gateway is probed
+    std::chrono::milliseconds probe = std::chrono::seconds(5);  ///< for any reply to a probe
+};
+
 /// Sends a request to the gateway and returns its answer; blocks until it arrives. Throws Error(invalid_state) if no gateway
-/// listens on `socket`, if it ends before it answers, and with the text of an answer that is an error.
-JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& request);
+/// listens on `socket`, if it ends before it answers, if it does not respond any more, because its process is stopped or blocked, and
+/// with the text of an answer that is an error.
+JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& request,
+                        GatewayPatience patience = {});
 
 /// Reads an answer of call_gateway(). The gateway may have another version: members that it does not have are empty.
 template <class T>

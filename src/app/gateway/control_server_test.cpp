@@ -17,6 +17,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -40,12 +41,24 @@ public:
         return std::make_unique<ControlServer>(executor, socket(), echo);
     }
 
+    /// Answers after three requests without a command.
+    static Task<JsonObject> slow_reply(JsonObject request, std::shared_ptr<AsyncEvent> probed,
+                                       std::size_t& probes) {
+        JsonObject answer{{"done", true}};
+        if (request.empty()) {
+            if (++probes == 3) probed->set();
+            co_return answer;
+        }
+        co_await probed->wait();
+        co_return answer;
+    }
+
     /// Sends a request from a thread, as another process would.
-    Task<std::string> call(JsonObject request) const {
+    Task<std::string> call(JsonObject request, GatewayPatience patience = {}) const {
         const std::shared_ptr<const Runtime> runtime = Runtime::standard();
-        auto ask = [path = socket(), request = std::move(request)] {
+        auto ask = [path = socket(), request = std::move(request), patience] {
             try {
-                return boost::json::serialize(call_gateway(path, request));
+                return boost::json::serialize(call_gateway(path, request, patience));
             } catch (const Error& error) {
                 return std::string(error.what());
             }
@@ -193,6 +206,42 @@ TEST_F(ControlTest, NoGateway_ClientNamesTheRemedy) {
         EXPECT_NE(std::string(error.what()).find("To start one: cubepi gateway"),
                   std::string::npos);
     }
+}
+
+TEST_F(ControlTest, FrozenGateway_ClientEnds) {
+    boost::asio::io_context context;
+    // Like a stopped process: the kernel accepts the connection, and nothing is read.
+    const boost::asio::local::stream_protocol::acceptor frozen(
+        context, boost::asio::local::stream_protocol::endpoint(socket().string()));
+    const std::chrono::milliseconds short_time(1);
+    try {
+        (void)call_gateway(socket(), JsonObject{{"command", "status"}}, {short_time, short_time});
+        ADD_FAILURE() << "nothing has answered";
+    } catch (const Error& error) {
+        const std::string expected = "the gateway (process " + std::to_string(::getpid()) +
+                                     ") does not respond: it is stopped or blocked";
+        EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
+    }
+}
+
+TEST_F(ControlTest, SlowAnswer_IsAwaitedWhileOthersAreAnswered) {
+    std::string answer;
+    std::size_t probes = 0;
+    run([](const ControlTest& test, std::string& answered, std::size_t& others) -> Task<> {
+        const Executor executor = co_await this_executor;
+        const auto probed = std::make_shared<AsyncEvent>();
+        auto reply = [probed, &others](JsonObject request) -> Task<JsonObject> {
+            return slow_reply(std::move(request), probed, others);
+        };
+        ControlServer control(executor, test.socket(), std::move(reply));
+        control.listen();
+        JsonObject request{{"command", "reload"}};
+        const GatewayPatience patience{std::chrono::milliseconds(1), std::chrono::minutes(5)};
+        answered = co_await test.call(std::move(request), patience);
+        co_await control.stop();
+    }(*this, answer, probes));
+    EXPECT_EQ(answer, R"({"done":true})");
+    EXPECT_GE(probes, 3u);
 }
 
 }  // namespace

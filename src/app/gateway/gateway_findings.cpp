@@ -14,6 +14,7 @@
 #include "../config/tool_names.hpp"
 #include "gateway_command.hpp"
 #include "gateway_instance.hpp"
+#include "gateway_messages.hpp"
 
 namespace cubepi::app {
 
@@ -154,6 +155,18 @@ void add_unknown_tools(const SenderRule& rule, Findings& findings) {
     for (const std::string& refused : rule.refuse) add_unknown_tool(refused, "refuses", findings);
 }
 
+/// Reports a channel that this program does not have: a rule or an approver with it matches nothing.
+void add_unknown_channel(const std::string& channel, const std::string& key, Findings& findings) {
+    std::vector<std::string> names{std::string(ConsoleChannel::channel_name)};
+    for (const ChannelKind* kind : channel_kinds()) names.emplace_back(kind->name);
+    if (channel.empty() || std::find(names.begin(), names.end(), channel) != names.end()) return;
+    const std::vector<std::string> meant = bub::close_matches(channel, names);
+    findings.problem(key + " names the channel " + channel + ", which the program does not have",
+                     (meant.empty() ? "The channels are " + list_of(names)
+                                    : "Write " + meant.front() + " there") +
+                         ", unless a plugin provides " + channel + ".");
+}
+
 void check_rules(Findings& findings, const GatewaySettings& settings) {
     findings.plain(
         "tools that write, run commands or use the network are asked about, unless a "
@@ -172,10 +185,13 @@ void check_rules(Findings& findings, const GatewaySettings& settings) {
         }
         add_useless_rules(rule, findings);
         add_unknown_tools(rule, findings);
+        add_unknown_channel(rule.channel, "gateway.rules", findings);
     }
     std::vector<std::string> approvers;
-    for (const Approver& one : settings.approvers)
+    for (const Approver& one : settings.approvers) {
         approvers.push_back(one.user + " of " + one.channel);
+        add_unknown_channel(one.channel, "gateway.approvers", findings);
+    }
     findings.plain("questions are answered by operators" +
                    (approvers.empty() ? std::string() : ", " + list_of(approvers)) +
                    "; those of the model also by the user who is asked");

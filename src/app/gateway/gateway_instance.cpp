@@ -179,17 +179,6 @@ std::shared_ptr<bub::UsageLimits> usage_limits(const GatewaySettings& settings,
                                               executor, parts.on_warning, std::move(admits_outage));
 }
 
-/// A limit of money needs a price.
-void check_price(const GatewaySettings& settings, const ModelChoice& model) {
-    if (!settings.limits.has_money() || model.offline || price_of(model.model.spec())) return;
-    throw Error(ErrorCode::invalid_argument,
-                "gateway.limits has amounts of money, but the price of the model '" +
-                    model.model.spec().id +
-                    "' is unknown: choose a model with a known price, or limit tokens instead of "
-                    "money in " +
-                    config_path().string());
-}
-
 std::size_t thread_count(const GatewaySettings& settings) {
     if (settings.threads > 0) return settings.threads;
     return std::max(1U, std::thread::hardware_concurrency());
@@ -444,6 +433,15 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
     return questions;
 }
 
+void check_price(const GatewaySettings& settings, const Model& model) {
+    if (!settings.limits.has_money() || price_of(model)) return;
+    throw Error(ErrorCode::invalid_argument,
+                "gateway.limits has amounts of money, but the price of the model '" + model.id +
+                    "' is unknown: choose a model with a known price, or limit tokens instead of "
+                    "money in " +
+                    config_path().string());
+}
+
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags, Parts parts,
                                                                const GatewayInstance* replaced) {
     ConfigFile config = read_config(config_path());
@@ -452,7 +450,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     ModelSources sources = model_sources(flags, config, false);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     ModelChoice model = co_await choose_model(sources, transport_of(*runtime), ChooseModel());
-    check_price(settings, model);
+    if (!model.offline) check_price(settings, model.model.spec());
     const Executor executor = co_await this_executor;
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),

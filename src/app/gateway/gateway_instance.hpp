@@ -43,6 +43,9 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
                                  const CommandConfinement& confinement = {},
                                  std::vector<McpServerSettings> servers = {});
 
+/// Throws Error(invalid_argument) if the settings limit money and the price of the gateway's model is unknown.
+void check_price(const GatewaySettings& settings, const Model& model);
+
 /// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
 /// that run the turns. A reload creates another one (B28). Used on one executor.
 class GatewayInstance {

@@ -101,6 +101,24 @@ TEST(GatewayFindings, D199_ConsoleOfOtherMachines_IsAProblem) {
                     "gateway.console is reachable from other machines"));
 }
 
+TEST(GatewayFindings, UnknownChannels_AreNamed) {
+    const auto findings = gateway_findings(
+        settings_of("http: {}, rules: [{channel: telegramm, user: 7, refuse: [shell]}, {refuse: "
+                    "[shell]}], approvers: [{channel: htp, user: olga}, {channel: http, user: o}, "
+                    "{channel: console, user: o}, {channel: zzzzzz, user: o}]"),
+        environment);
+    EXPECT_TRUE(has(findings, Kind::problem, "gateway.rules names the channel telegramm"));
+    EXPECT_TRUE(has(findings, Kind::problem, "gateway.approvers names the channel htp"));
+    EXPECT_TRUE(has(findings, Kind::problem, "gateway.approvers names the channel zzzzzz"));
+    EXPECT_EQ(problems(findings), 3u);
+    std::string advice;
+    for (const GatewayFinding& one : findings) advice += one.advice;
+    EXPECT_NE(advice.find("Write telegram there, unless a plugin provides telegramm."),
+              std::string::npos)
+        << advice;
+    EXPECT_NE(advice.find("The channels are console, http, telegram"), std::string::npos) << advice;
+}
+
 TEST(GatewayFindings, D108_TokensOfOperators_AreChecked) {
     GatewaySettings settings = with_http();
     settings.admin.emplace();

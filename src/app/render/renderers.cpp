@@ -39,6 +39,14 @@ void print_line(const JsonObject& line) {
 
 constexpr std::size_t replayed_rows = 16;
 
+/// The outcome of a turn in JSON: a run that has completed may have an incomplete answer.
+std::string_view status_of(const TurnEnd& end) {
+    if (end.failure.exit_code == exit_incomplete) return "incomplete";
+    if (end.result) return to_string(end.result->outcome);
+    const bool waits = end.failure.exit_code == exit_waiting;
+    return to_string(waits ? RunOutcome::suspended : RunOutcome::failed);
+}
+
 void greet(const SessionPlan& plan, const Style& style) {
     out() << style.bold() << "cubepi" << style.off() << " talks to "
           << spelled_out(plan.model.where) << ".";
@@ -133,6 +141,7 @@ void Screen::end_thinking() {
 
 void Screen::on_event(const AgentEvent& event) {
     if (const StreamEvent* stream = event.stream_event()) return on_stream(*stream);
+    edits_.note(event);
     if (const auto* start = event.get_if<ToolExecutionStartEvent>())
         return on_tool_start(*start, event.timestamp);
     if (const auto* end = event.get_if<ToolExecutionEndEvent>())
@@ -149,7 +158,9 @@ void Screen::on_event(const AgentEvent& event) {
     }
     const auto* message = event.get_if<MessageEndEvent>();
     const ToolResultMessage* const result = message ? message->message.tool_result() : nullptr;
-    if (const JsonObject* const edited = result ? edited_arguments(result->details) : nullptr) {
+    const JsonObject* const edited = result ? edited_arguments(result->details) : nullptr;
+    // The line of the call has them, unless the question was not asked here.
+    if (result && !edits_.take(result->tool_call_id) && edited) {
         pause();
         err() << status_style_.dim()
               << "  edited: " << line_for_terminal(arguments_text(*edited), 300)
@@ -194,10 +205,12 @@ void Screen::on_tool_start(const ToolExecutionStartEvent& event,
     pause();
     started_[event.tool_call_id] = now;
     const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
-    const std::string arguments = call_text(event.tool_name.str(), event.args);
+    const JsonObject* const edited = edits_.find(event.tool_call_id);
+    const std::string arguments = call_text(event.tool_name.str(), edited ? *edited : event.args);
     if (event.tool_name == "ask_user") asked_[event.tool_call_id] = event.args;
     err() << status_style_.cyan() << "● " << status_style_.off() << status_style_.bold()
-          << spelled_out(tool_title(event.tool_name.str())) << status_style_.off() << " "
+          << spelled_out(tool_title(event.tool_name.str())) << status_style_.off()
+          << (edited ? TerminalView(" (edited) ") : TerminalView(" "))
           << line_for_terminal(arguments, width > 30 ? width - 20 : 60) << "\n";
     spinner_.start("running " + spelled_out(tool_title(event.tool_name.str())));
 }
@@ -273,7 +286,7 @@ void JsonRenderer::show_event(const AgentEvent& event) {
 }
 
 void JsonRenderer::end_turn(const TurnEnd& end) {
-    print_ended_run(end.result ? &*end.result : nullptr);
+    print_ended_run(&end);
     if (end.failure.exit_code != exit_ok) problem(end.failure.text);
 }
 
@@ -300,12 +313,16 @@ void JsonRenderer::add_model(JsonObject& line) const {
     line["session"] = session.empty() ? Json() : Json(session);
 }
 
-void JsonRenderer::print_ended_run(const RunResult* result) {
+void JsonRenderer::print_ended_run(const TurnEnd* end) {
     if (!ended_) return;
     JsonObject line = std::move(*ended_);
     ended_.reset();
-    line["status"] = to_string(result ? result->outcome : RunOutcome::failed);
-    line["error"] = result && result->failure ? Json(result->failure->what()) : Json();
+    const RunResult* const result = end && end->result ? &*end->result : nullptr;
+    const bool is_incomplete = end && end->failure.exit_code == exit_incomplete;
+    line["status"] = end ? status_of(*end) : to_string(RunOutcome::failed);
+    line["error"] = result && result->failure ? Json(result->failure->what())
+                    : is_incomplete           ? Json(end->failure.text)
+                                              : Json();
     if (result) {
         line["usage"] = to_json(result->usage);
         line["cost"] = result->cost ? Json(*result->cost) : Json();
@@ -316,10 +333,7 @@ void JsonRenderer::print_ended_run(const RunResult* result) {
 void ResultRenderer::end_turn(const TurnEnd& end) {
     JsonObject line;
     line["type"] = "result";
-    const bool waits = end.failure.exit_code == exit_waiting;
-    line["status"] = to_string(end.result ? end.result->outcome
-                               : waits    ? RunOutcome::suspended
-                                          : RunOutcome::failed);
+    line["status"] = status_of(end);
     line["exit_status"] = end.ended_by == 0 ? end.failure.exit_code : 128 + end.ended_by;
     line["error"] = end.failure.exit_code == exit_ok ? Json() : Json(end.failure.text);
     line["text"] = end.text;

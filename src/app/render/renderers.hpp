@@ -77,6 +77,7 @@ private:
     std::map<std::string, std::chrono::steady_clock::time_point> started_;
     std::map<std::string, JsonObject> asked_;  // the arguments of ask_user
     ShownChanges accepted_;
+    EditedCalls edits_;
     ProseWriter prose_;
     std::size_t columns_ = 80;
     TerminalText markdown_out_;
@@ -108,7 +109,7 @@ protected:
 
 private:
     std::shared_ptr<const RunInfo> run_of(const AgentEvent& event);
-    void print_ended_run(const RunResult* result);
+    void print_ended_run(const TurnEnd* end);
 
     const Pipeline* pipeline_ = nullptr;
     std::optional<JsonObject> ended_;  ///< the agent_end that is not printed yet

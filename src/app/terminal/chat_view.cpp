@@ -170,6 +170,7 @@ void ChatView::end_turn() {
     retry_at_.reset();
     print_stopped_cards();
     accepted_.clear();
+    edits_.clear();
     console_.set_busy(false);
     console_.attention().set_working(false);
     console_.attention().notify("cubepi has answered");
@@ -358,9 +359,12 @@ void ChatView::problem(std::string_view text) {
 
 void ChatView::on_event(const AgentEvent& event) {
     if (const StreamEvent* stream = event.stream_event()) return on_stream(*stream);
+    edits_.note(event);
     if (const auto* start = event.get_if<ToolExecutionStartEvent>()) {
         end_text();
         Card card = begun_card(*start);
+        if (const JsonObject* const edited = edits_.find(start->tool_call_id))
+            show_edit(card, *edited);
         card.begun = event.timestamp;
         order_.push_back(start->tool_call_id);
         running_[start->tool_call_id] = std::move(card);
@@ -424,9 +428,10 @@ void ChatView::on_message_end(const Message& message) {
         note(text.substr(0, text.find('\n')));
     }
     add_work(subagent_work(message));
-    // The events of the call have the arguments of the model.
+    // The card has them, unless the question was not asked here.
     if (const ToolResultMessage* const result = message.tool_result(); result && !replaying_) {
-        if (const JsonObject* const edited = edited_arguments(result->details))
+        const JsonObject* const edited = edited_arguments(result->details);
+        if (!edits_.take(result->tool_call_id) && edited)
             note("  edited: " + arguments_text(*edited));
     }
     const AssistantMessage* answer = message.assistant();

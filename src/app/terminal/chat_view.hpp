@@ -182,6 +182,7 @@ private:
     std::map<std::string, Card> running_;
     std::deque<Card> finished_;
     ShownChanges accepted_;
+    EditedCalls edits_;
     PagerItems items_;
     bool replaying_ = false;
     std::string thought_;  // the thinking that is arriving

@@ -41,12 +41,22 @@ void Console::State::wait_for_keys() {
 }
 
 void Console::State::read_keys() {
+    // A question may have taken the keys meanwhile; a read would block.
+    pollfd waiting{terminal.input, POLLIN, 0};
+    if (poll(&waiting, 1, 0) == 0) return wait_for_keys();
+    if (!take_waiting_keys()) return;
+    watch_pending();
+    wait_for_keys();
+}
+
+/// Returns false if no more keys are to be read.
+bool Console::State::take_waiting_keys() {
     char bytes[4096];
     const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
     const bool gone = count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN);
     if (gone) {
         resume_timer->expires_after(hangup_grace, [this] { push(ConsoleInput::Kind::end); });
-        return;
+        return false;
     }
     escape_timer->cancel();
     for (ssize_t i = 0; i < count && typed_ahead > 0; ++i, --typed_ahead) {
@@ -61,9 +71,7 @@ void Console::State::read_keys() {
         });
         take(keys);
     }
-    if (closed) return;
-    watch_pending();
-    wait_for_keys();
+    return !closed;
 }
 
 void Console::State::watch_pending() {
@@ -284,6 +292,11 @@ void Console::State::interrupt() {
 /// Shows the question when those before it are answered, and returns when it has ended.
 Task<> Console::State::wait_for_answer(std::shared_ptr<ConsoleQuestion> question) {
     const std::shared_ptr<State> state = shared_from_this();
+    // Text that was typed before the program started is for the prompt.
+    if (state->use == ConsoleUse::chat && state->questions.empty()) {
+        while (state->typed_ahead > 0 && state->input_waits() && state->take_waiting_keys())
+            state->watch_pending();
+    }
     question->serial = ++state->asked;
     question->text = std::exchange(state->next_question, nullptr);
     state->questions.push_back(question);

@@ -105,6 +105,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     bool input_waits() const;
     void wait_for_keys();
     void read_keys();
+    bool take_waiting_keys();
     /// Ends a sequence or a paste that has begun if nothing follows.
     void watch_pending();
     void take(const std::vector<Key>& keys);

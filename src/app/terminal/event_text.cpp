@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -300,6 +301,29 @@ const JsonObject* edited_arguments(const Json& details) {
     const JsonObject* const all = details.if_object();
     const JsonObject* const hitl = all ? detail::object_member(*all, "hitl") : nullptr;
     return hitl ? detail::object_member(*hitl, "edited_args") : nullptr;
+}
+
+void EditedCalls::note(const AgentEvent& event) {
+    if (const auto* const asked = event.get_if<HitlRequestEvent>()) {
+        const auto* const call = std::get_if<ApproveRequest>(&asked->request.payload);
+        // The calls of a sub-agent have no events here.
+        if (call && bub::asking_agents(asked->request).empty())
+            asked_[asked->request.request_id] = call->tool_call_id;
+        return;
+    }
+    const auto* const given = event.get_if<HitlAnswerEvent>();
+    const auto found = given ? asked_.find(given->request_id) : asked_.end();
+    if (found == asked_.end()) return;
+    const JsonObject* const answer = given->answer.if_object();
+    const JsonObject* const edited =
+        answer ? detail::object_member(*answer, "edited_args") : nullptr;
+    if (edited) edits_[found->second] = *edited;
+    asked_.erase(found);
+}
+
+const JsonObject* EditedCalls::find(const std::string& tool_call_id) const {
+    const auto found = edits_.find(tool_call_id);
+    return found == edits_.end() ? nullptr : &found->second;
 }
 
 std::string outcome_text(const ToolExecutionEndEvent& event) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,25 @@ std::string long_arguments_text(const JsonObject& args);
 /// Returns the arguments with which the user let a call run, instead of those of the model; null: there are none. `details` are those of its
 /// result.
 const JsonObject* edited_arguments(const Json& details);
+
+/// The arguments that the user has put in place of those of the model, from the answer to the question about a call until its result:
+/// the events of the call have those of the model.
+class EditedCalls {
+public:
+    void note(const AgentEvent& event);
+    /// Returns null if the arguments of the call are those of the model.
+    const JsonObject* find(const std::string& tool_call_id) const;
+    /// Forgets a call. Returns whether it was edited.
+    bool take(const std::string& tool_call_id) { return edits_.erase(tool_call_id) > 0; }
+    void clear() {
+        asked_.clear();
+        edits_.clear();
+    }
+
+private:
+    std::map<std::string, std::string> asked_;  // the calls of open questions, by request id
+    std::map<std::string, JsonObject> edits_;   // by id of the call
+};
 
 /// Returns false for notices whose content the terminal shows elsewhere: the end of a question, the last failure of
 /// a fallback chain.

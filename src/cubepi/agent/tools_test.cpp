@@ -96,7 +96,7 @@ TEST(Tools, D84_ArgumentsWithoutOneObject_NeverRunATool) {
             EXPECT_EQ(call.ran, 0) << one.raw;
             EXPECT_NE(call.result.find(one.stated), std::string::npos)
                 << one.raw << ": " << call.result;
-            EXPECT_NE(call.result.find("<root>"), std::string::npos) << call.result;
+            EXPECT_EQ(call.result.find("<root>"), std::string::npos) << call.result;
             const ToolCall* replayed =
                 call.requests.seen.at(0).messages[1].assistant()->tool_calls().front();
             EXPECT_TRUE(replayed->arguments.empty());
@@ -136,6 +136,40 @@ TEST(Tools, D4_InvalidArguments_NamePathAndExpectation) {
     const std::string text = result.new_messages[2].text();
     EXPECT_NE(text.find("days"), std::string::npos) << text;
     EXPECT_NE(text.find("integer"), std::string::npos) << text;
+}
+
+TEST(Tools, UndeclaredArguments_AreReportedToTheModel) {
+    std::string executed;
+    const auto result_of = [&executed](const Json& schema, const JsonObject& arguments) {
+        auto shell = tool("shell", "", schema, [&executed](JsonObject args) {
+            executed = json_text(Json(std::move(args)));
+            return std::string("ran");
+        });
+        FauxProvider faux;
+        faux.set_responses({calling({faux_tool_call("shell", arguments, "c1")}), "done"});
+        Agent agent({.model = faux.model(), .tools = {shell}});
+        const Message message = run(agent.prompt("hi")).new_messages[2];
+        std::string text;
+        for (const Content& block : message.tool_result()->content)
+            text += std::get<TextContent>(block).text + "|";
+        return text;
+    };
+    Json schema = {{"type", "object"},
+                   {"properties", {{"command", {{"type", "string"}}}, {"run_in_background", true}}},
+                   {"required", JsonArray{"command"}}};
+    EXPECT_EQ(result_of(schema, {{"command", "ls"}, {"background", true}}),
+              "Note: the tool does not declare \"background\", which it may have ignored. Its "
+              "arguments: \"command\", \"run_in_background\".|ran|");
+    EXPECT_EQ(executed, R"({"command":"ls","background":true})");
+    EXPECT_EQ(result_of(schema, {{"command", "ls"}}), "ran|");
+    // Many and long names do not fill the context.
+    JsonObject many{{"command", "ls"}};
+    for (int i = 0; i < 10'000; ++i) many[std::string(1000, 'x') + std::to_string(i)] = i;
+    EXPECT_LT(result_of(schema, many).size(), 3000u);
+    // The schema decides itself, or the tool takes what it gets.
+    schema.as_object()["additionalProperties"] = true;
+    EXPECT_EQ(result_of(schema, {{"command", "ls"}, {"more", 1}}), "ran|");
+    EXPECT_EQ(result_of({{"type", "object"}, {"properties", JsonObject()}}, {{"more", 1}}), "ran|");
 }
 
 /// A tool that waits for its turn: `order` determines which call may end next.

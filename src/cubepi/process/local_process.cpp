@@ -104,9 +104,9 @@ std::string find_program(const std::string& name, const std::vector<std::string>
             return candidate;
         }
     }
-    throw Error(ErrorCode::not_found, "The program " + name + " was not found in PATH (" +
-                                          std::string(path) +
-                                          "). Install it, or name it by its path.");
+    throw Error(ErrorCode::not_found, "The program " + name + " was not found" +
+                                          (path.empty() ? ", because PATH is empty" : " in PATH") +
+                                          ". Install it, or name it by its path.");
 }
 
 SurvivingProcess described(const UnkilledProcess& process) {

@@ -582,6 +582,10 @@ bool names_place(const std::string& words) {
 
 }  // namespace
 
+bool names_image(const EndpointFailure& failure) {
+    return matches_one(words_of(failure), error_words::image_texts);
+}
+
 bool refuses_image(const EndpointFailure& failure) {
     const int status = failure.status.value_or(400);
     if (status == 413) return true;

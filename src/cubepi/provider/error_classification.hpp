@@ -68,6 +68,8 @@ bool is_transient(ErrorCode code) noexcept;
 /// Returns whether an endpoint rejected a request because of an image in it, or because it takes no images, or with a status of 400,
 /// 415 or 422 for which it states no other cause (D89).
 bool refuses_image(const EndpointFailure& failure);
+/// Returns whether the words of such a rejection name an image, so that it is known to be the cause.
+bool names_image(const EndpointFailure& failure);
 /// Returns whether it rejected the request because of thinking of earlier answers, which it did not sign or cannot decrypt.
 bool refuses_thinking(const EndpointFailure& failure);
 

@@ -10,6 +10,7 @@
 #include <cubepi/provider/tool_schema.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
+#include <cubepi/schema/support/issue_text.hpp>
 #include <cubepi/schema/validate.hpp>
 
 namespace cubepi {
@@ -224,7 +225,7 @@ private:
 
 std::string issue_lines(const std::vector<SchemaIssue>& issues) {
     std::string lines;
-    for (const SchemaIssue& issue : issues) lines += "\n- " + issue.path + ": " + issue.message;
+    for (const SchemaIssue& issue : issues) lines += "\n- " + detail::issue_text(issue);
     return lines;
 }
 

@@ -332,6 +332,8 @@ TEST(Issues, D4_ManyIssues_AreBounded) {
 }
 
 TEST(Issues, ModelText_HasOneIssuePerLine) {
+    EXPECT_EQ(format_issues("f", issues_of<Place>("[]")),
+              "Invalid arguments for tool 'f':\n- expected object, found array of 0 items");
     EXPECT_EQ(format_issues("f", issues_of<Place>("{}")),
               "Invalid arguments for tool 'f':\n- city: field required");
 }

@@ -18,12 +18,14 @@
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
+#include <cubepi/schema/support/issue_text.hpp>
 #include <cubepi/schema/validate/schema_checker.hpp>
 
 namespace cubepi {
 
 namespace {
 
+constexpr std::string_view whole_value = "<root>";
 constexpr std::size_t most_issues = 20;
 constexpr std::size_t longest_path = 200;
 constexpr std::size_t longest_message = 600;
@@ -33,10 +35,7 @@ constexpr std::size_t most_issues_of_a_form = 3;
 
 std::string with_lines(std::string text, const std::vector<SchemaIssue>& issues) {
     const std::size_t shown = std::min(issues.size(), most_issues);
-    for (std::size_t i = 0; i < shown; ++i) {
-        text += "\n- " + detail::abbreviated(issues[i].path, longest_path) + ": " +
-                detail::abbreviated(issues[i].message, longest_message);
-    }
+    for (std::size_t i = 0; i < shown; ++i) text += "\n- " + detail::issue_text(issues[i]);
     if (shown < issues.size()) {
         const bool counted = issues.size() < detail::most_explained_issues;
         text += "\n- and " + (counted ? std::to_string(issues.size() - shown) : "many") +
@@ -68,8 +67,13 @@ std::string abbreviated(std::string_view text, std::size_t limit) {
     return std::string(text.substr(0, limit)) + "...";
 }
 
+std::string issue_text(const SchemaIssue& issue) {
+    const std::string about = abbreviated(issue.message, longest_message);
+    return issue.path == whole_value ? about : abbreviated(issue.path, longest_path) + ": " + about;
+}
+
 std::string ValuePath::to_string() const {
-    if (!parent) return "<root>";
+    if (!parent) return std::string(whole_value);
     std::string text = parent->parent ? parent->to_string() : std::string();
     if (is_index) {
         text += '[' + std::to_string(index) + ']';
@@ -322,7 +326,8 @@ private:
 };
 
 SchemaIssue root_issue(std::string message) {
-    return SchemaIssue{"<root>", "a value that fits the schema", "another", std::move(message)};
+    return SchemaIssue{std::string(whole_value), "a value that fits the schema", "another",
+                       std::move(message)};
 }
 
 }  // namespace

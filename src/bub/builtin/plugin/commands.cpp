@@ -16,6 +16,7 @@
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/support/issue_text.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace bub::detail {
@@ -283,7 +284,7 @@ private:
         if (!issues.empty()) {
             throw cubepi::Error(
                 ErrorCode::invalid_argument,
-                "," + tool.name.str() + ": " + issues.front().path + ": " + issues.front().message);
+                "," + tool.name.str() + ": " + cubepi::detail::issue_text(issues.front()));
         }
         cubepi::ToolContext::UpdateSink ignore = [](Json) -> Task<> { co_return; };
         std::stop_source stop;

@@ -293,10 +293,13 @@ Task<MessageList> RequestBuilder::repaired(MessageList messages) {
     if (core_.parts().log->is_new_repair(repairs)) {
         Notice notice;
         notice.code = "repair";
-        notice.text =
-            "Tool calls and results of the history do not match. In the request, results were "
-            "moved directly after their calls, missing results were added as errors, and results "
-            "without a call were left out. The stored history is unchanged.";
+        if (repairs.added_results > 0)
+            notice.text =
+                "Tool calls without a result were interrupted earlier, and the model is told so. ";
+        if (repairs.moved_results > 0 || repairs.left_out > 0)
+            notice.text +=
+                "Results that do not follow their tool call were moved to it, or left out. ";
+        notice.text += "The stored conversation is unchanged.";
         notice.details["added_results"] = repairs.added_results;
         notice.details["moved_results"] = repairs.moved_results;
         notice.details["left_out"] = repairs.left_out;

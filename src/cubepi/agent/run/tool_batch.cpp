@@ -3,6 +3,7 @@
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -12,7 +13,10 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/answer_end.hpp>
+#include <cubepi/schema/issue.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/partial_json.hpp>
 
 namespace cubepi::detail {
@@ -34,6 +38,45 @@ SchemaIssue issue_of(const Json& raw) {
                         : "the arguments are not valid JSON for one object";
     if (!parsed.problem.empty()) issue.message += " (" + parsed.problem + ")";
     return issue;
+}
+
+constexpr std::size_t most_named_arguments = 20;
+constexpr std::size_t longest_argument_name = 60;
+
+/// Appends a name from outside to a list: quoted, cut, and only as long as the list is short.
+void add_name(std::string& list, std::size_t number, std::string_view name) {
+    if (number > most_named_arguments) return;
+    if (!list.empty()) list += ", ";
+    list += number == most_named_arguments
+                ? "..."
+                : json_text(Json(abbreviated(name, longest_argument_name)));
+}
+
+/// Returns a note for the model about arguments that the schema does not declare, which most tools ignore. Empty if there are none,
+/// or if the schema decides about them.
+std::string undeclared_note(const Json& schema, const JsonObject& args) {
+    const JsonObject* const keywords = schema.if_object();
+    const JsonObject* const declared = keywords ? object_member(*keywords, "properties") : nullptr;
+    if (!declared || declared->empty()) return {};
+    // Others, such as patternProperties, allOf or $ref, may declare more.
+    constexpr std::array<std::string_view, 7> plain{
+        "type", "properties", "required", "title", "description", "$defs", "$schema"};
+    for (const auto& member : *keywords) {
+        const std::string_view keyword = member.key();
+        if (std::find(plain.begin(), plain.end(), keyword) == plain.end()) return {};
+    }
+    std::string unknown;
+    std::size_t count = 0;
+    for (const auto& argument : args)
+        if (!declared->contains(argument.key())) add_name(unknown, count++, argument.key());
+    if (count == 0) return {};
+    std::string known;
+    std::size_t number = 0;
+    for (const auto& property : *declared) add_name(known, number++, property.key());
+    std::string note = "Note: the tool does not declare " + unknown +
+                       ", which it may have ignored. Its arguments: " + known + ".";
+    sanitize(note);
+    return note;
 }
 
 }  // namespace
@@ -433,6 +476,7 @@ bool ToolBatch::validate(Call& call, JsonObject args) {
         const std::vector<SchemaIssue> issues = call.tool->parameters.validate(value);
         if (issues.empty()) {
             call.args = std::move(value.as_object());
+            call.undeclared = undeclared_note(call.tool->parameters.source(), call.args);
             call.is_repeatable = is_repeatable(call.tool, call.args);
             // A hook may have edited the arguments to ones that must not run again.
             if (!was_interrupted(call, call.args)) return true;
@@ -667,6 +711,12 @@ Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
                                      call.call().id, limit, std::move(whole));
     }
     if (!repeated.empty()) call.result.content.emplace_back(TextContent{std::move(repeated)});
+    // Before the result, whose last line states how it ended.
+    if (call.context && !call.undeclared.empty()) {
+        ContentList<Content>& content = call.result.content;
+        content.emplace_back(TextContent{std::move(call.undeclared)});
+        std::rotate(content.begin(), content.end() - 1, content.end());
+    }
     ToolExecutionEndEvent event;
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;

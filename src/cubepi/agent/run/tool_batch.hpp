@@ -84,9 +84,10 @@ private:
         const ToolCall* given;                  // the message's
         std::optional<ToolCall> resolved = {};  // replaced by a hook
         const AgentTool* tool = nullptr;
-        ToolList added = {};         // owns `tool` if it was added to the run
-        JsonObject args = {};        // validated
-        bool is_repeatable = false;  // with these arguments
+        ToolList added = {};          // owns `tool` if it was added to the run
+        JsonObject args = {};         // validated
+        std::string undeclared = {};  // a note about arguments that the schema does not have
+        bool is_repeatable = false;   // with these arguments
         State state = State::received;
         std::optional<std::string> block_reason = {};  // set if before_tool_call blocked the call
         std::optional<JudgedFile> judged_file = {};

@@ -490,23 +490,28 @@ bool HttpStreamSource::build_differently(const CallFailure& failure) {
 /// Leaves out the content of the history that the endpoint refused, once for each kind (D89). Returns the text of a notice, or an
 /// empty text if there is no such content.
 std::string HttpStreamSource::omit_refused(const EndpointFailure& failure) {
-    const auto omit = [&](bool& omitted, auto without, std::string what) -> std::string {
+    const auto omit = [&](bool& omitted, auto without, const std::string& refused,
+                          const std::string& then) -> std::string {
         const MessageList& sent = reduced_ ? reduced_->messages : request_.messages;
         std::optional<MessageList> rest = omitted ? std::nullopt : without(sent);
         if (!rest) return {};
         omitted = true;
         reduced_ = request_;
         reduced_->messages = std::move(*rest);
-        return "The endpoint refused " + what + " of the conversation (" + failure.message +
-               "); the request is repeated without ";
+        return "The endpoint refused " + refused + " (" + failure.message + "); " + then;
     };
     if (refuses_image(failure)) {
-        std::string text = omit(images_omitted_, without_images, "an image");
-        if (!text.empty()) return text + "images";
+        std::string text =
+            names_image(failure)
+                ? omit(images_omitted_, without_images, "an image of the conversation",
+                       "the request is repeated without images")
+                : omit(images_omitted_, without_images, "the request",
+                       "in case an image is the cause, it is repeated without images");
+        if (!text.empty()) return text;
     }
     if (!refuses_thinking(failure)) return {};
-    std::string text = omit(thinking_omitted_, without_thinking, "thinking");
-    return text.empty() ? text : text + "thinking";
+    return omit(thinking_omitted_, without_thinking, "thinking of the conversation",
+                "the request is repeated without thinking");
 }
 
 ErrorInfo HttpStreamSource::classify(const CallFailure& failure) const {
