@@ -134,6 +134,46 @@ TEST(Outage, D15_StoppedWait_SendsNoOtherRequest) {
     EXPECT_EQ(server.requests().size(), 2u);
 }
 
+/// The beginning of an answer, after which the stream ends.
+std::string cut_answer(const std::string& text, const std::vector<SentCall>& calls = {}) {
+    std::string body = chat_answer(text, calls);
+    return body.substr(0, body.find("\n\n") + 2);
+}
+
+const SentCall to_read{"read", R"({"path":"note.txt"})"};
+
+TEST(CutStream, D15_CutAnswer_IsRequestedAgain) {
+    const Home home;
+    terminal_tests::write_file(home.work() / "note.txt", "Rivers flow.");
+    const ModelServer server({cut_answer("I re", {to_read}), chat_answer("", {to_read}),
+                              cut_answer("The no"), chat_answer("The note is about rivers.")});
+    const Piped run = run_at(home, server, {"what is in note.txt?"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(run.out.ends_with("The note is about rivers.\n")) << run.out;
+    EXPECT_EQ(count(run.err, "! the answer was cut off: local failed ("), 2u) << run.err;
+    EXPECT_EQ(count(run.err, " s (1 of 2)\n"), 2u) << run.err;
+    const std::vector<boost::json::value> sent = server.bodies();
+    ASSERT_EQ(sent.size(), 4u);
+    EXPECT_EQ(sent[0], sent[1]) << "nothing of the cut answer";
+    EXPECT_EQ(sent[2], sent[3]);
+}
+
+TEST(CutStream, D15_Result_IsTheWholeAnswer) {
+    const Home home;
+    const ModelServer server({cut_answer("The no"), chat_answer("The note.")});
+    const Piped run = run_at(home, server, {"--output-format", "json", "go"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(boost::json::parse(run.out).at("text"), boost::json::value("The note.")) << run.out;
+}
+
+TEST(CutStream, D15_ThreeCutAnswers_EndTheRun) {
+    const Home home;
+    const ModelServer server({cut_answer("The no")});
+    const Piped run = run_at(home, server, {"go"});
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_EQ(server.requests().size(), 3u);
+}
+
 TEST(WebPage, NoAnswer_IsNamedWithItsStatus) {
     const std::string body = "\n<!DOCTYPE html><html><head><title>Sign in</title></head></html>";
     for (const char* status : {"200 OK", "403 Forbidden", "404 Not Found"}) {

@@ -250,6 +250,8 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.sends_first_anchor = false;
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
+        // The screen and the editor show where an answer begins again; scripts read the last one.
+        agent.limits.repeats_shown_text = true;
     };
     options.on_agent = [this, on_agent = parts.on_agent](const std::shared_ptr<Agent>& agent,
                                                          const bub::TurnContext&) {

@@ -143,6 +143,7 @@ void Screen::on_event(const AgentEvent& event) {
         err() << status_style_.yellow() << "! " << status_style_.off()
               << line_for_terminal(notice->notice.text, 300) << "\n";
         if (notice->notice.code == "retry") spinner_.start(TerminalView("waiting to retry"));
+        repeats_ = notice->notice.details.contains("discarded");
         if (notice->notice.code == "context_overflow")
             spinner_.start(TerminalView("compacting the conversation"));
         return;
@@ -164,6 +165,8 @@ void Screen::on_event(const AgentEvent& event) {
         spinner_.start(TerminalView("waiting for the model"));
     if (event.type() == AgentEventType::message_end || event.type() == AgentEventType::agent_end)
         pause();
+    if (message && std::exchange(repeats_, false))
+        spinner_.start(TerminalView("waiting for the model"));
 }
 
 void Screen::on_text(std::string_view delta) {
