@@ -172,6 +172,55 @@ TEST(CutStream, D15_ThreeCutAnswers_EndTheRun) {
     const Piped run = run_at(home, server, {"go"});
     EXPECT_EQ(run.status, 1) << run.err;
     EXPECT_EQ(server.requests().size(), 3u);
+    EXPECT_EQ(run.err.find("To continue: "), std::string::npos) << "no answer was complete";
+}
+
+TEST(FailedRun, D107_WorkWithoutSession_IsSavedAndContinued) {
+    Home home;
+    terminal_tests::write_file(home.work() / "note.txt", "Rivers flow.");
+    const ModelServer server({chat_answer("", {to_read}), failure(500, "It broke."),
+                              chat_answer("The note is about rivers.")});
+    const Piped failed = run_at(home, server, {"summarize the note"});
+    EXPECT_EQ(failed.status, 1) << failed.err;
+    EXPECT_NE(failed.err.find("It broke."), std::string::npos) << failed.err;
+    EXPECT_NE(failed.err.find("The run is saved as session 'summarize-the-note'.\n"),
+              std::string::npos)
+        << failed.err;
+    const Piped listed = run_piped(home, {"sessions", "list"});
+    EXPECT_NE(listed.out.find("summarize-the-note"), std::string::npos) << listed.out;
+    const Piped next = run_printed(home, failed.err, "To continue: ");
+    EXPECT_EQ(next.status, 0) << next.err;
+    EXPECT_EQ(next.out, "The note is about rivers.\n") << next.err;
+    const std::string request = server.requests().back();
+    EXPECT_NE(request.find("summarize the note"), std::string::npos);
+    EXPECT_NE(request.find("Rivers flow."), std::string::npos);
+}
+
+TEST(FailedRun, D107_ReachedLimit_IsSaved) {
+    const Home home;
+    terminal_tests::write_file(home.work() / "note.txt", "Rivers flow.");
+    const ModelServer server({chat_answer("", {to_read})});
+    const Piped run = run_at(home, server, {"--max-turns", "1", "--json", "summarize the note"});
+    EXPECT_EQ(run.status, 5) << run.err;
+    EXPECT_NE(run.err.find("To continue: cubepi run --session summarize-the-note"),
+              std::string::npos)
+        << run.err;
+    EXPECT_NE(run.out.find(R"("session":"summarize-the-note")"), std::string::npos) << run.out;
+}
+
+TEST(FailedRun, D107_NothingToContinue_IsNotSaved) {
+    const Home home;
+    terminal_tests::write_file(home.work() / "note.txt", "Rivers flow.");
+    const ModelServer refusing({failure(500, "It broke.")});
+    const ModelServer working({chat_answer("", {to_read}), failure(500, "It broke.")});
+    const Piped first = run_at(home, refusing, {"summarize the note"});
+    const Piped temporary = run_at(home, working, {"--no-save", "summarize the note"});
+    for (const Piped& run : {first, temporary}) {
+        EXPECT_EQ(run.status, 1) << run.err;
+        EXPECT_EQ(run.err.find("saved"), std::string::npos) << run.err;
+    }
+    const Piped listed = run_piped(home, {"sessions", "list"});
+    EXPECT_EQ(listed.out.find("summarize"), std::string::npos) << listed.out;
 }
 
 TEST(WebPage, NoAnswer_IsNamedWithItsStatus) {

@@ -268,7 +268,6 @@ void JsonRenderer::show_event(const AgentEvent& event) {
     if (shown.type() == AgentEventType::agent_start) add_model(line);
     if (shown.type() == AgentEventType::agent_end ||
         shown.type() == AgentEventType::agent_suspended) {
-        add_model(line);
         ended_ = std::move(line);
         return;
     }
@@ -307,6 +306,7 @@ void JsonRenderer::print_ended_run(const RunResult* result) {
     if (!ended_) return;
     JsonObject line = std::move(*ended_);
     ended_.reset();
+    add_model(line);  // the session may have been saved at the end
     line["status"] = to_string(result ? result->outcome : RunOutcome::failed);
     line["error"] = result && result->failure ? Json(result->failure->what()) : Json();
     if (result) {
