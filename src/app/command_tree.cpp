@@ -224,7 +224,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     add_db_option(*run, line.database);
     add_run_forms(*run, line.run);
     run->add_flag("--no-save", line.conversation.no_save,
-                  "Without a terminal, refuse calls that need approval instead of saving the run");
+                  "Save nothing; without a terminal, refuse calls that need approval");
     option(*run, "--max-input", line.run.input_limit, "Maximum size of standard input in MiB",
            "MIB")
         ->check(positive_number())

@@ -272,6 +272,8 @@ Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Ans
     for (const std::string& path : line.run.images) pictures.push_back(picture_in(path));
     // The form of an answer is not stored with a run.
     line.conversation.suspend = !prompter && !line.conversation.no_save && !wanted;
+    // The messages of one input are one conversation, which a failure does not end.
+    const bool saves_failed = !line.conversation.no_save && !line.run.json_input && !from_operator;
     line.conversation.no_save = true;  // unless a session is named
     Task<SessionPlan> planning =
         plan_session(line.conversation, session_parts(*renderer, std::move(prompter), executor));
@@ -279,6 +281,7 @@ Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Ans
     plan.shell.background_note = "it ends with this answer, because cubepi run exits then";
     plan.wanted = std::move(wanted);
     plan.waits_for_tasks = true;
+    plan.saves_failed = saves_failed;
     if (!from_operator && !line.run.json_input) {
         std::vector<bub::MediaItem> named = co_await attach_named(&line, &text, &plan);
         pictures.insert(pictures.end(), named.begin(), named.end());

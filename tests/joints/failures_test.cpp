@@ -134,6 +134,95 @@ TEST(Outage, D15_StoppedWait_SendsNoOtherRequest) {
     EXPECT_EQ(server.requests().size(), 2u);
 }
 
+/// The beginning of an answer, after which the stream ends.
+std::string cut_answer(const std::string& text, const std::vector<SentCall>& calls = {}) {
+    std::string body = chat_answer(text, calls);
+    return body.substr(0, body.find("\n\n") + 2);
+}
+
+const SentCall to_read{"read", R"({"path":"note.txt"})"};
+
+TEST(CutStream, D15_CutAnswer_IsRequestedAgain) {
+    const Home home;
+    terminal_tests::write_file(home.work() / "note.txt", "Rivers flow.");
+    const ModelServer server({cut_answer("I re", {to_read}), chat_answer("", {to_read}),
+                              cut_answer("The no"), chat_answer("The note is about rivers.")});
+    const Piped run = run_at(home, server, {"what is in note.txt?"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(run.out.ends_with("The note is about rivers.\n")) << run.out;
+    EXPECT_EQ(count(run.err, "! the answer was cut off: local failed ("), 2u) << run.err;
+    EXPECT_EQ(count(run.err, " s (1 of 2)\n"), 2u) << run.err;
+    const std::vector<boost::json::value> sent = server.bodies();
+    ASSERT_EQ(sent.size(), 4u);
+    EXPECT_EQ(sent[0], sent[1]) << "nothing of the cut answer";
+    EXPECT_EQ(sent[2], sent[3]);
+}
+
+TEST(CutStream, D15_Result_IsTheWholeAnswer) {
+    const Home home;
+    const ModelServer server({cut_answer("The no"), chat_answer("The note.")});
+    const Piped run = run_at(home, server, {"--output-format", "json", "go"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_EQ(boost::json::parse(run.out).at("text"), boost::json::value("The note.")) << run.out;
+}
+
+TEST(CutStream, D15_ThreeCutAnswers_EndTheRun) {
+    const Home home;
+    const ModelServer server({cut_answer("The no")});
+    const Piped run = run_at(home, server, {"go"});
+    EXPECT_EQ(run.status, 1) << run.err;
+    EXPECT_EQ(server.requests().size(), 3u);
+    EXPECT_EQ(run.err.find("To continue: "), std::string::npos) << "no answer was complete";
+}
+
+TEST(FailedRun, D107_WorkWithoutSession_IsSavedAndContinued) {
+    Home home;
+    terminal_tests::write_file(home.work() / "note.txt", "Rivers flow.");
+    const ModelServer server({chat_answer("", {to_read}), failure(500, "It broke."),
+                              chat_answer("The note is about rivers.")});
+    const Piped failed = run_at(home, server, {"summarize the note"});
+    EXPECT_EQ(failed.status, 1) << failed.err;
+    EXPECT_NE(failed.err.find("It broke."), std::string::npos) << failed.err;
+    EXPECT_NE(failed.err.find("The run is saved as session 'summarize-the-note'.\n"),
+              std::string::npos)
+        << failed.err;
+    const Piped listed = run_piped(home, {"sessions", "list"});
+    EXPECT_NE(listed.out.find("summarize-the-note"), std::string::npos) << listed.out;
+    const Piped next = run_printed(home, failed.err, "To continue: ");
+    EXPECT_EQ(next.status, 0) << next.err;
+    EXPECT_EQ(next.out, "The note is about rivers.\n") << next.err;
+    const std::string request = server.requests().back();
+    EXPECT_NE(request.find("summarize the note"), std::string::npos);
+    EXPECT_NE(request.find("Rivers flow."), std::string::npos);
+}
+
+TEST(FailedRun, D107_ReachedLimit_IsSaved) {
+    const Home home;
+    terminal_tests::write_file(home.work() / "note.txt", "Rivers flow.");
+    const ModelServer server({chat_answer("", {to_read})});
+    const Piped run = run_at(home, server, {"--max-turns", "1", "--json", "summarize the note"});
+    EXPECT_EQ(run.status, 5) << run.err;
+    EXPECT_NE(run.err.find("To continue: cubepi run --session summarize-the-note"),
+              std::string::npos)
+        << run.err;
+    EXPECT_NE(run.out.find(R"("session":"summarize-the-note")"), std::string::npos) << run.out;
+}
+
+TEST(FailedRun, D107_NothingToContinue_IsNotSaved) {
+    const Home home;
+    terminal_tests::write_file(home.work() / "note.txt", "Rivers flow.");
+    const ModelServer refusing({failure(500, "It broke.")});
+    const ModelServer working({chat_answer("", {to_read}), failure(500, "It broke.")});
+    const Piped first = run_at(home, refusing, {"summarize the note"});
+    const Piped temporary = run_at(home, working, {"--no-save", "summarize the note"});
+    for (const Piped& run : {first, temporary}) {
+        EXPECT_EQ(run.status, 1) << run.err;
+        EXPECT_EQ(run.err.find("saved"), std::string::npos) << run.err;
+    }
+    const Piped listed = run_piped(home, {"sessions", "list"});
+    EXPECT_EQ(listed.out.find("summarize"), std::string::npos) << listed.out;
+}
+
 TEST(WebPage, NoAnswer_IsNamedWithItsStatus) {
     const std::string body = "\n<!DOCTYPE html><html><head><title>Sign in</title></head></html>";
     for (const char* status : {"200 OK", "403 Forbidden", "404 Not Found"}) {

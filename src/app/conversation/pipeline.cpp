@@ -10,8 +10,10 @@
 #include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/turn_error.hpp>
 #include <cubepi/agent/middleware.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/mcp/deferred_mcp_tools.hpp>
 #include <cubepi/process/sandbox.hpp>
@@ -161,6 +163,7 @@ Task<SessionPlan> plan_of_copy(Pipeline& pipeline) {
     plan.host = nullptr;
     plan.background_channel = nullptr;
     plan.suspends = false;
+    plan.saves_failed = false;
     plan.wanted = nullptr;
     plan.confirm_command = nullptr;
     plan.equip = [equip = plan.equip](AgentOptions& options, const bub::TurnContext& turn, bool) {
@@ -250,6 +253,8 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.sends_first_anchor = false;
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
+        // The screen and the editor show where an answer begins again; scripts read the last one.
+        agent.limits.repeats_shown_text = true;
     };
     options.on_agent = [this, on_agent = parts.on_agent](const std::shared_ptr<Agent>& agent,
                                                          const bub::TurnContext&) {
@@ -435,8 +440,9 @@ Task<Answer> Pipeline::ask(bub::Envelope message, Show show) {
     Answer answer;
     answer.result = std::move(result_);
     if (answer.result && answer.result->outcome == RunOutcome::suspended && plan_.name.empty())
-        co_await save_suspended(prompt);
+        co_await save(prompt);
     answer.failure = failure_of(answer, thrown, router->error());
+    if (saves_failed(answer)) co_await save_failed(prompt, answer.failure);
     if (open && open->unread) answer.failure = unread(open->requests);
     if (refused && answer.failure.exit_code == exit_ok) {
         answer.failure.exit_code = exit_failed;
@@ -511,8 +517,33 @@ Failure Pipeline::unread(const std::vector<HitlRequest>& requests) const {
     return failure;
 }
 
-/// Saves the session of a run that was not saved until now, so that it can be answered.
-Task<> Pipeline::save_suspended(std::string prompt) {
+/// Returns true if there is work of a run that would be lost.
+bool Pipeline::saves_failed(const Answer& answer) const {
+    if (!plan_.saves_failed || !plan_.name.empty() || !answer.result) return false;
+    const RunOutcome outcome = answer.result->outcome;
+    if (outcome != RunOutcome::failed && outcome != RunOutcome::limited) return false;
+    const MessageList& made = answer.result->new_messages;
+    return std::any_of(made.begin(), made.end(), [](const Message& message) {
+        const AssistantMessage* const one = message.assistant();
+        return one && one->error_message.empty();
+    });
+}
+
+/// Saves the session of a run that has failed, and adds to the failure how to continue it.
+Task<> Pipeline::save_failed(std::string prompt, Failure& failure) {
+    const Outcome<> saved = co_await outcome_of(save(std::move(prompt)));
+    if (saved.cancelled()) saved.rethrow();
+    if (!saved) {
+        failure.text += "\n  The run could not be saved: " + bub::describe(saved.failure());
+        co_return;
+    }
+    failure.text += "\n  The run is saved as session '" + visible(plan_.name) +
+                    "'.\n  To continue: cubepi run --session " + shell_word(plan_.name) +
+                    plan_.directory_flag + plan_.models->flags_to_resume() + " continue";
+}
+
+/// Saves the session of a run that was not saved until now, so that it can be continued.
+Task<> Pipeline::save(std::string prompt) {
     SavedSessions saved = SavedSessions::here();
     Task<std::string> adopting = saved.adopt(plan_.tapes, tape_of(plan_), std::move(prompt));
     plan_.name = co_await std::move(adopting);

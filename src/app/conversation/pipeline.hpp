@@ -113,7 +113,9 @@ private:
     bub::FrameworkOptions framework_options(const Parts& parts) const;
     bub::BuiltinOptions builtin_options(const Parts& parts);
     void note_result(const RunResult& result);
-    Task<> save_suspended(std::string prompt);
+    bool saves_failed(const Answer& answer) const;
+    Task<> save_failed(std::string prompt, Failure& failure);
+    Task<> save(std::string prompt);
     Failure waiting(const std::vector<HitlRequest>& requests) const;
     Failure unread(const std::vector<HitlRequest>& requests) const;
     Failure failure_of(const Answer& answer, const std::exception_ptr& thrown,

@@ -95,6 +95,8 @@ struct SessionPlan {
     std::shared_ptr<HitlChannel> background_channel = {};
     bool waits_for_tasks = false;  ///< a turn ends after its sub-agents in the background
     bool suspends = false;         ///< a run that asks is suspended; its session is saved
+    /// A session without a name is saved when its run fails or reaches a limit after an answer of the model.
+    bool saves_failed = false;
     std::shared_ptr<Telemetry> telemetry = {};  ///< null: nothing is traced
     std::shared_ptr<QuestionHost> host =
         {};  ///< answers the requests of the agents; null: the user cannot be asked

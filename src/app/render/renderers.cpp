@@ -152,6 +152,7 @@ void Screen::on_event(const AgentEvent& event) {
         err() << status_style_.yellow() << "! " << status_style_.off()
               << line_for_terminal(notice->notice.text, 300) << "\n";
         if (notice->notice.code == "retry") spinner_.start(TerminalView("waiting to retry"));
+        repeats_ = notice->notice.details.contains("discarded");
         if (notice->notice.code == "context_overflow")
             spinner_.start(TerminalView("compacting the conversation"));
         return;
@@ -175,6 +176,8 @@ void Screen::on_event(const AgentEvent& event) {
         spinner_.start(TerminalView("waiting for the model"));
     if (event.type() == AgentEventType::message_end || event.type() == AgentEventType::agent_end)
         pause();
+    if (message && std::exchange(repeats_, false))
+        spinner_.start(TerminalView("waiting for the model"));
 }
 
 void Screen::on_text(std::string_view delta) {
@@ -278,7 +281,6 @@ void JsonRenderer::show_event(const AgentEvent& event) {
     if (shown.type() == AgentEventType::agent_start) add_model(line);
     if (shown.type() == AgentEventType::agent_end ||
         shown.type() == AgentEventType::agent_suspended) {
-        add_model(line);
         ended_ = std::move(line);
         return;
     }
@@ -317,6 +319,7 @@ void JsonRenderer::print_ended_run(const TurnEnd* end) {
     if (!ended_) return;
     JsonObject line = std::move(*ended_);
     ended_.reset();
+    add_model(line);  // the session may have been saved at the end
     const RunResult* const result = end && end->result ? &*end->result : nullptr;
     const bool is_incomplete = end && end->failure.exit_code == exit_incomplete;
     line["status"] = end ? status_of(*end) : to_string(RunOutcome::failed);

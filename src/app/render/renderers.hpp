@@ -84,6 +84,7 @@ private:
     bool thinking_ = false;
     std::chrono::steady_clock::time_point thinking_since_ = {};
     bool answering_ = false;
+    bool repeats_ = false;  // the current answer is discarded, and its call made again
 };
 
 class SessionModel;

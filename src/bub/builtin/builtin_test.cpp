@@ -47,6 +47,41 @@ TEST_F(Builtin, B19_TextsOfSteps_AreSeparatedByBlankLine) {
     EXPECT_EQ(count(entries, entry_kind::tool_result), 2u);
 }
 
+/// An answer whose connection is lost after this content.
+cubepi::AssistantMessage cut_off(cubepi::AssistantContent block) {
+    cubepi::ContentList<cubepi::AssistantContent> content;
+    content.emplace_back(std::move(block));
+    cubepi::AssistantMessage message =
+        faux_assistant_message(std::move(content), cubepi::stop_reason::error, "the line broke");
+    cubepi::ErrorInfo info;
+    info.code = cubepi::ErrorCode::disconnected;
+    message.error = cubepi::SharedValue<cubepi::ErrorInfo>(std::move(info));
+    return message;
+}
+
+TEST_F(Builtin, D15_CutAnswerWithoutText_IsRequestedAgain) {
+    add_builtin({cut_off(cubepi::faux_thinking("let me see")), faux_assistant_message("done")});
+    EXPECT_EQ(say("look", "cli", true).model_output, "done");
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 2u) << "nothing of the cut answer";
+}
+
+TEST_F(Builtin, D15_CutAnswerWithText_EndsTheTurn) {
+    add_builtin({cut_off(cubepi::faux_text("let me s")), faux_assistant_message("done")});
+    EXPECT_THROW((void)say("look", "cli", true), cubepi::Error);
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
+TEST_F(Builtin, B19_TextOfDiscardedAnswer_IsSeparated) {
+    BuiltinOptions options;
+    options.configure = [](cubepi::AgentOptions& agent, const TurnContext&) {
+        agent.limits.repeats_shown_text = true;
+    };
+    add_builtin({cut_off(cubepi::faux_text("let me s")), faux_assistant_message("done")},
+                std::move(options));
+    EXPECT_EQ(say("look", "cli", true).model_output, "let me s\n\ndone");
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::message), 2u);
+}
+
 TEST_F(Builtin, PipeAsProjectRules_IsNotWaitedFor) {
     ASSERT_EQ(mkfifo((root / "work" / "AGENTS.md").c_str(), 0600), 0);
     add_builtin({faux_assistant_message("here")});

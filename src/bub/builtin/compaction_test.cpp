@@ -173,6 +173,25 @@ TEST_F(Compacts, D113_ShareOfWindow_CompactsBeforeARefusal) {
     EXPECT_TRUE(notices_of("context_overflow").empty());
 }
 
+TEST_F(Compacts, D111_PastedFile_IsSummarizedBeforeARefusal) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(answer("noted"));
+    steps.push_back(answer("The file has 4711 lines."));
+    steps.push_back(answer("4711"));
+    BuiltinOptions options;
+    // The file has most of it, and the tools have a part.
+    options.context_window = [](const cubepi::BoundModel&) { return 60'000; };
+    start(std::move(steps), std::move(options));
+    std::string pasted;
+    while (pasted.size() < 160'000) pasted += long_text("line");
+    (void)ask(pasted);
+    EXPECT_TRUE(notices_of("compaction").empty());
+    EXPECT_EQ(ask(long_text("question") + long_text("question") + long_text("question")), "4711");
+    ASSERT_EQ(notices_of("compaction").size(), 1u);
+    EXPECT_EQ(notices_of("compaction")[0].details.at("reason"), Json("limit"));
+    EXPECT_TRUE(notices_of("context_overflow").empty());
+}
+
 TEST_F(Compacts, D113_CommandWithInstructions_CompactsAndUndoes) {
     std::vector<cubepi::FauxStep> steps;
     for (int i = 0; i < 3; ++i) steps.push_back(answer("noted"));

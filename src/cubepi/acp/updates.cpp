@@ -334,6 +334,11 @@ std::vector<JsonObject> AcpUpdates::of(const AgentEvent& event, const Model* mod
         if (auto update = ended(end->tool_call_id.str(), end->result, end->is_error))
             updates.push_back(std::move(*update));
         if (const auto todos = todos_set_by(*end)) updates.push_back(plan_of(*todos));
+    } else if (const auto* notice = event.get_if<NoticeEvent>()) {
+        // Separates what the editor shows of a discarded answer from the one that follows.
+        if (notice->notice.details.contains("discarded"))
+            updates.push_back(
+                acp_text_update("agent_thought_chunk", notice->notice.text + "\n\n", message_));
     } else {
         if (event.get_if<AgentEndEvent>()) {
             // The calls of a run that was aborted.

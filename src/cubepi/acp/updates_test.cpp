@@ -67,6 +67,22 @@ TEST(AcpUpdatesTest, LongTitle_IsCutBetweenCharacters) {
     EXPECT_TRUE(title.ends_with("ä…")) << title;
 }
 
+TEST(AcpUpdatesTest, D15_DiscardedAnswer_IsSeparatedFromTheNext) {
+    AcpUpdates updates("/project");
+    AgentEvent event;
+    NoticeEvent notice;
+    notice.notice.code = "retry";
+    notice.notice.text = "the answer was cut off";
+    event.body = notice;
+    EXPECT_TRUE(updates.of(event).empty());
+    notice.notice.details["discarded"] = "m1";
+    event.body = notice;
+    const auto made = updates.of(event);
+    ASSERT_EQ(made.size(), 1U);
+    EXPECT_EQ(made[0].at("sessionUpdate"), Json("agent_thought_chunk"));
+    EXPECT_EQ(made[0].at("content").at("text"), Json("the answer was cut off\n\n"));
+}
+
 TEST(AcpUpdatesTest, Conversation_IsRepeatedInItsOrder) {
     AssistantMessage answer;
     answer.content.emplace_back(TextContent{"I look."});

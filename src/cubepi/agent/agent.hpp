@@ -53,6 +53,12 @@ struct AgentLimits {
     /// Memory of one answer of the model, as StreamOptions::max_answer_bytes counts it. An answer that needs more ends the
     /// run; the first 64 KiB of its content stay in the history.
     std::size_t max_answer_bytes = std::size_t{64} << 20U;
+    /// How often in a row a model call is made again because a temporary failure has cut its answer off (D15). What was streamed of
+    /// it is discarded: its message_end has the error, and neither the history nor the next request has it. Zero: such an answer
+    /// ends the run.
+    std::size_t max_cut_answers = 0;
+    /// Makes such a call again also if listeners have received text of the answer, which they must be able to take back.
+    bool repeats_shown_text = false;
     friend bool operator==(const AgentLimits&, const AgentLimits&) = default;
 };
 

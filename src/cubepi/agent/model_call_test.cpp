@@ -397,6 +397,177 @@ TEST(FallbackAgent, D38_PromptCancelledDuringHop_LeavesTheAgentUsable) {
     EXPECT_TRUE(is_legal_transcript(hop.agent->state().messages));
 }
 
+// Answers that a failure cuts off. D7, D15, D24.
+
+ErrorInfo lost(ErrorCode code = ErrorCode::disconnected) {
+    ErrorInfo info;
+    info.code = code;
+    info.message = "the line broke";
+    return info;
+}
+
+AssistantMessage cut(ContentList<AssistantContent> content, ErrorInfo info = lost()) {
+    AssistantMessage message =
+        faux_assistant_message(std::move(content), stop_reason::error, "the line broke");
+    message.error = SharedValue<ErrorInfo>(std::move(info));
+    return message;
+}
+
+AssistantMessage cut_text(std::string text, ErrorInfo info = lost()) {
+    ContentList<AssistantContent> content;
+    content.emplace_back(faux_text(std::move(text)));
+    return cut(std::move(content), std::move(info));
+}
+
+/// Without text: thinking and a complete call.
+AssistantMessage cut_call() {
+    ContentList<AssistantContent> content;
+    content.emplace_back(faux_thinking("I should call it"));
+    content.emplace_back(echo_call("cut", "c0"));
+    return cut(std::move(content));
+}
+
+AgentLimits repeating(std::size_t most, bool shown) {
+    AgentLimits limits;
+    limits.max_cut_answers = most;
+    limits.repeats_shown_text = shown;
+    return limits;
+}
+
+struct CutAnswers {
+    explicit CutAnswers(std::vector<FauxStep> steps, const AgentLimits& limits) {
+        faux.set_responses(std::move(steps));
+        AgentOptions options;
+        options.model = faux.model();
+        options.tools = {echo_tool()};
+        options.limits = limits;
+        options.runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+        agent = std::make_unique<Agent>(std::move(options));
+        recorder = std::make_unique<Recorder>(*agent);
+    }
+    RunResult prompt() { return testing::run_advancing(*clock, agent->prompt("hi")); }
+    const MessageList& history() const { return std::as_const(*agent).state().messages; }
+
+    std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
+    FauxProvider faux;
+    std::unique_ptr<Agent> agent;
+    std::unique_ptr<Recorder> recorder;
+};
+
+TEST(CutAnswer, D15_CutAnswers_AreDiscardedAndRequestedAgain) {
+    Requests requests;
+    CutAnswers chat({requests.answer(cut_text("half an answ")), requests.answer(cut_call()),
+                     requests.answer(calling({echo_call("whole")})), requests.answer("done")},
+                    repeating(2, true));
+    const RunResult result = chat.prompt();
+    ASSERT_TRUE(result) << result.error().what();
+    EXPECT_EQ(result.text(), "done");
+    EXPECT_EQ(roles(chat.history()),
+              (std::vector<Role>{Role::user, Role::assistant, Role::tool_result, Role::assistant}));
+    EXPECT_EQ(result.new_messages.size(), 4u);
+    ASSERT_EQ(requests.seen.size(), 4u);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(requests.seen[i].messages.size(), 1u) << i;
+    const Recorder& heard = *chat.recorder;
+    EXPECT_EQ(heard.notices(), (std::vector<std::string>{"retry", "retry"}));
+    EXPECT_EQ(heard.count(AgentEventType::tool_execution_start), 1u);
+    EXPECT_EQ(heard.count(AgentEventType::turn_start), 2u);
+    EXPECT_EQ(heard.count(AgentEventType::turn_end), 2u);
+}
+
+TEST(CutAnswer, D15_DiscardedAnswer_EndsWithItsError) {
+    CutAnswers chat({cut_text("half an answ"), cut_call(), "done"}, repeating(2, true));
+    const RunResult result = chat.prompt();
+    ASSERT_TRUE(result);
+    std::vector<std::string> named;
+    std::vector<std::string> ended;
+    std::int64_t tokens = 0;
+    std::size_t open = 0;
+    for (const AgentEvent& event : chat.recorder->events) {
+        if (const auto* notice = event.get_if<NoticeEvent>()) {
+            named.emplace_back(notice->notice.details.at("discarded").as_string());
+            EXPECT_NE(notice->notice.text.find("the line broke"), std::string::npos);
+            EXPECT_GT(notice->notice.details.at("delay_ms").to_number<int>(), 0);
+        }
+        if (event.get_if<MessageStartEvent>()) EXPECT_EQ(++open, 1u);
+        const auto* end = event.get_if<MessageEndEvent>();
+        if (!end) continue;
+        EXPECT_EQ(--open, 0u);
+        const AssistantMessage* answer = end->message.assistant();
+        if (!answer) continue;
+        tokens += answer->usage->output_tokens.value_or(0);
+        if (answer->stop_reason != stop_reason::error) continue;
+        ended.push_back(answer->id);
+        EXPECT_FALSE(answer->has_tool_calls());
+        EXPECT_EQ(answer->error_message, "the line broke");
+    }
+    EXPECT_EQ(named.size(), 2u);
+    EXPECT_EQ(named, ended);
+    EXPECT_EQ(result.usage.output_tokens, tokens) << "what was cut off counts, too";
+}
+
+TEST(CutAnswer, D15_OneCutTooMany_IsTheFailure) {
+    CutAnswers chat({cut_text("one"), cut_text("two"), cut_text("three"), "never"},
+                    repeating(2, true));
+    const RunResult result = chat.prompt();
+    EXPECT_EQ(result.outcome, RunOutcome::failed);
+    EXPECT_EQ(result.error().code(), ErrorCode::disconnected);
+    EXPECT_EQ(chat.faux.call_count(), 3u);
+    EXPECT_EQ(texts(chat.history()), (std::vector<std::string>{"hi", "three"}));
+    EXPECT_EQ(chat.history().back().assistant()->stop_reason, stop_reason::error);
+}
+
+TEST(CutAnswer, D15_WholeAnswer_EndsTheCount) {
+    CutAnswers chat({cut_text("one"), calling({echo_call("a")}), cut_text("two"), "done"},
+                    repeating(1, true));
+    EXPECT_EQ(chat.prompt().text(), "done");
+}
+
+TEST(CutAnswer, D15_ShownText_IsTakenBackOnRequestOnly) {
+    CutAnswers shown({cut_text("half an answ"), "never"}, repeating(2, false));
+    EXPECT_EQ(shown.prompt().outcome, RunOutcome::failed);
+    EXPECT_EQ(shown.faux.call_count(), 1u);
+    EXPECT_EQ(shown.history().back().text(), "half an answ");
+    CutAnswers unseen({cut_call(), "done"}, repeating(2, false));
+    EXPECT_EQ(unseen.prompt().text(), "done");
+}
+
+TEST(CutAnswer, D15_OtherFailures_EndTheRun) {
+    ErrorInfo quota = lost(ErrorCode::rate_limited);
+    quota.retry_after = 300;
+    for (const ErrorInfo& info : {lost(ErrorCode::bad_request), lost(ErrorCode::protocol),
+                                  lost(ErrorCode::timeout), quota}) {
+        CutAnswers chat({cut_text("half", info), "never"}, repeating(2, true));
+        EXPECT_EQ(chat.prompt().outcome, RunOutcome::failed);
+        EXPECT_EQ(chat.faux.call_count(), 1u) << to_string(info.code);
+    }
+    // The provider has made such a call again itself.
+    CutAnswers before({faux_failure("refused", lost(ErrorCode::unavailable)), "never"},
+                      repeating(2, true));
+    EXPECT_EQ(before.prompt().outcome, RunOutcome::failed);
+    CutAnswers by_default({cut_text("half"), "never"}, AgentLimits());
+    EXPECT_EQ(by_default.prompt().outcome, RunOutcome::failed);
+}
+
+TEST(CutAnswer, D7_AbortDuringWait_KeepsTheText) {
+    CutAnswers chat({cut_text("half an answ"), "never"}, repeating(2, true));
+    chat.agent->subscribe([&chat](const AgentEvent& event) {
+        if (event.get_if<NoticeEvent>()) chat.agent->abort();
+    });
+    EXPECT_EQ(chat.prompt().outcome, RunOutcome::aborted);
+    EXPECT_EQ(chat.faux.call_count(), 1u);
+    EXPECT_EQ(texts(chat.history()), (std::vector<std::string>{"hi", "half an answ"}));
+    EXPECT_EQ(chat.history().back().assistant()->stop_reason, stop_reason::aborted);
+}
+
+TEST(CutAnswer, D24_MaxDuration_EndsTheWait) {
+    AgentLimits limits = repeating(2, true);
+    limits.max_duration = std::chrono::milliseconds(100);
+    CutAnswers chat({cut_call(), "never"}, limits);
+    EXPECT_EQ(chat.prompt().outcome, RunOutcome::limited);
+    EXPECT_EQ(chat.faux.call_count(), 1u);
+    EXPECT_TRUE(is_legal_transcript(chat.history())) << "the complete call has a result";
+}
+
 // The prompt-prefix guard in a run. D56.
 
 std::vector<std::string> breaks(const Recorder& recorder) {

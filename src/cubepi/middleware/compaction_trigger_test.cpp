@@ -55,6 +55,32 @@ TEST(Compaction, D111_ShareOfWindow_IsTheTrigger) {
     EXPECT_LT(notice.details.at("before").to_number<int>(), 4'000);
 }
 
+TEST(Compaction, D111_FewLongMessages_AreSummarizedBeforeARefusal) {
+    CompactionOptions options;
+    options.context_window = 4'000;
+    CompactedChat chat(std::move(options));
+    chat.main.window = 4'000;
+    EXPECT_TRUE(chat.prompt(words("pasted", 11'200)));  // 70 % of the window
+    EXPECT_TRUE(chat.helper.seen.empty()) << "a prompt is not summarized before it is sent";
+    EXPECT_TRUE(chat.prompt(words("question", 400)));
+    const std::vector<Notice> done = chat.notices->with("compaction");
+    ASSERT_EQ(done.size(), 1u);
+    EXPECT_EQ(done[0].details.at("reason"), Json("limit"));
+    EXPECT_EQ(done[0].details.at("summarized").to_number<int>(), 2);
+    EXPECT_TRUE(chat.notices->with("context_overflow").empty());
+    EXPECT_EQ(chat.main.seen.back().messages.back().text(), words("question", 400));
+}
+
+TEST(Compaction, D111_FewShortMessages_AreNotSummarized) {
+    CompactionOptions options;
+    options.context_window = 4'000;
+    CompactedChat chat(std::move(options));
+    chat.main.fixed = 3'300;  // tools and system prompt
+    EXPECT_TRUE(chat.prompt(words("question", 400)));
+    EXPECT_TRUE(chat.prompt(words("question", 400)));
+    EXPECT_TRUE(chat.helper.seen.empty()) << "a summary would not help";
+}
+
 TEST(Compaction, D111_WindowOfTheModel_IsTheTrigger) {
     CompactionOptions options;
     options.max_tokens_before_compact = 1'000'000;

@@ -149,14 +149,6 @@ bool is_retryable_error(const Error& error) noexcept {
     return false;
 }
 
-milliseconds backoff_delay(const RetryPolicy& policy, int retries_done, double random) {
-    milliseconds delay = policy.base_delay;
-    for (int i = 0; i < retries_done && delay < policy.max_delay; ++i) delay *= 2;
-    delay = std::min(delay, policy.max_delay);
-    return milliseconds(
-        static_cast<std::int64_t>(static_cast<double>(delay.count()) * (1.0 - 0.25 * random)));
-}
-
 RetryDecision decide_retry(const RetryPolicy& policy, int retries_done, int status,
                            const RetryHints& hints, double random) {
     const std::string what = "HTTP " + std::to_string(status);

@@ -1,14 +1,16 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include <cubepi/net/retry.hpp>
 
-// Apart from retry.cpp, because the classification of failures reads durations without libcurl.
+// Apart from retry.cpp, because the classification of failures reads durations, and agents wait before a repeated call, without libcurl.
 
 namespace cubepi {
 namespace {
@@ -55,6 +57,15 @@ std::optional<double> read_duration(std::string_view& text) {
         if (!std::isfinite(*sum)) return std::nullopt;
     }
     return sum;
+}
+
+std::chrono::milliseconds backoff_delay(const RetryPolicy& policy, int retries_done,
+                                        double random) {
+    std::chrono::milliseconds delay = policy.base_delay;
+    for (int i = 0; i < retries_done && delay < policy.max_delay; ++i) delay *= 2;
+    delay = std::min(delay, policy.max_delay);
+    return std::chrono::milliseconds(
+        static_cast<std::int64_t>(static_cast<double>(delay.count()) * (1.0 - 0.25 * random)));
 }
 
 }  // namespace cubepi

@@ -487,6 +487,18 @@ bool is_transient(ErrorCode code) noexcept {
     return code == ErrorCode::rate_limited || code == ErrorCode::unavailable;
 }
 
+bool is_temporary_cut(const ErrorInfo& info) {
+    const std::chrono::duration<double> longest = RetryPolicy().max_server_delay;
+    const bool is_soon = info.retry_after.value_or(0) <= longest.count();
+    if (!is_soon) return false;
+    if (info.code == ErrorCode::timeout) return info.message.ends_with(idle_timeout_mark);
+    if (info.code == ErrorCode::disconnected) return true;
+    EndpointFailure failure;
+    failure.message = info.message;
+    failure.code = info.provider_code;
+    return is_transient(info.code) && !is_lasting_limit(failure);
+}
+
 ErrorInfo classify_failure(const EndpointFailure& failure,
                            std::optional<std::int64_t> context_window,
                            std::optional<std::int64_t> prompt_tokens) {

@@ -65,6 +65,12 @@ std::string_view error_type_of(ErrorCode code) noexcept;
 /// Returns whether to retry after an error that was received inside a stream before any content.
 bool is_transient(ErrorCode code) noexcept;
 
+/// The end of the text of a stream that was silent for too long (D16).
+inline constexpr std::string_view idle_timeout_mark = "(idle timeout)";
+/// Returns whether a failure in the middle of an answer is temporary, so that the call may succeed when it is made again (D15): a lost
+/// connection, silence, an unavailable server, or a rate limit that ends within a minute.
+bool is_temporary_cut(const ErrorInfo& info);
+
 /// Returns whether an endpoint rejected a request because of an image in it, or because it takes no images, or with a status of 400,
 /// 415 or 422 for which it states no other cause (D89).
 bool refuses_image(const EndpointFailure& failure);

@@ -467,6 +467,31 @@ TEST(Classification, WebPage_IsReportedAsOne) {
               std::string::npos);
 }
 
+TEST(Classification, D15_TemporaryCuts_AreRecognized) {
+    const auto info = [](ErrorCode code, std::string message = {},
+                         std::optional<double> retry_after = {}) {
+        ErrorInfo made;
+        made.code = code;
+        made.message = std::move(message);
+        made.retry_after = retry_after;
+        return made;
+    };
+    EXPECT_TRUE(is_temporary_cut(info(ErrorCode::disconnected)));
+    EXPECT_TRUE(is_temporary_cut(info(ErrorCode::unavailable, "Overloaded")));
+    EXPECT_TRUE(is_temporary_cut(info(ErrorCode::rate_limited, "slow down", 20)));
+    EXPECT_TRUE(
+        is_temporary_cut(info(ErrorCode::timeout, "no data received for 120 s (idle timeout)")));
+    EXPECT_FALSE(is_temporary_cut(info(ErrorCode::timeout, "timeout: total")));
+    EXPECT_FALSE(is_temporary_cut(info(ErrorCode::rate_limited, "slow down", 61)));
+    EXPECT_FALSE(is_temporary_cut(info(ErrorCode::rate_limited, "slow down", std::nan(""))));
+    ErrorInfo quota = info(ErrorCode::rate_limited);
+    quota.provider_code = "insufficient_quota";
+    EXPECT_FALSE(is_temporary_cut(quota));
+    for (const ErrorCode code : {ErrorCode::auth, ErrorCode::bad_request, ErrorCode::protocol,
+                                 ErrorCode::too_large, ErrorCode::context_length})
+        EXPECT_FALSE(is_temporary_cut(info(code)));
+}
+
 TEST(Classification, D58_FailureText_HasNoSecrets) {
     Model model;
     model.id = "gpt";

@@ -36,7 +36,7 @@ public:
     /// The snapshots of the answer have the current head.
     StreamEvent start();
     bool started() const noexcept { return started_; }
-    /// True once a block was opened: from here on a failed call must not be repeated (D15).
+    /// True once a block was opened: from here on only the loop of an agent repeats a failed call (D15).
     bool has_content() const noexcept { return !blocks_.empty(); }
 
     StreamEvent text_start(LazyObject extra = {});

@@ -154,6 +154,7 @@ Task<> AgentTurn::make_agent() {
     if (hooks_) options.middleware.emplace_back(hooks_);
     options.limits.max_turns = chosen.max_steps;
     options.limits.max_repeated_calls = chosen.max_repeated_calls;
+    options.limits.max_cut_answers = 2;
     options.reasoning = reasoning_of(state_);
     options.runtime = core_->framework().runtime();
     const TurnContext occasion{plan_.session_id, directory, state_, run_message(),

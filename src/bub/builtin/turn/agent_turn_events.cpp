@@ -388,6 +388,12 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
     push(event_kind::agent, JsonObject(), source);
     const auto* given = event.get_if<cubepi::HitlAnswerEvent>();
     if (given && !given->cancelled) note_answer(*given);
+    // Also of an answer whose call is made again in the same step.
+    const auto* message = event.get_if<cubepi::MessageEndEvent>();
+    if (message && message->message.assistant()) {
+        has_text_ = has_text_ || step_has_text_;
+        step_has_text_ = false;
+    }
     const auto* end = event.get_if<cubepi::TurnEndEvent>();
     if (!end) return;
     const cubepi::AssistantMessage* answer = end->message.assistant();
@@ -413,8 +419,6 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
     data["ok"] = answer->error_message.empty();
     data["text"] = answer->text();
     push(event_kind::final, std::move(data), nullptr);
-    has_text_ = has_text_ || step_has_text_;
-    step_has_text_ = false;
 }
 
 }  // namespace bub::detail

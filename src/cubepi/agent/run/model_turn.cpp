@@ -6,8 +6,12 @@
 #include <cubepi/agent/run/prompt_settings.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/number_text.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/error_with_text.hpp>
+#include <cubepi/core/support/random_word.hpp>
+#include <cubepi/net/retry.hpp>
+#include <cubepi/provider/error_classification.hpp>
 
 namespace cubepi::detail {
 
@@ -223,6 +227,51 @@ void ModelTurn::set_message(Message final_message) {
     message_ = std::move(final_message);
 }
 
+// The repetition of a call whose answer was cut off.
+
+bool ModelTurn::may_repeat() const {
+    const AssistantMessage& answer = *message_.assistant();
+    if (answer.stop_reason != stop_reason::error || !answer.error || !reader_.has_content())
+        return false;
+    const bool is_shown = reader_.has_text() && !core_.parts().limits.repeats_shown_text;
+    return !is_shown && is_temporary_cut(*answer.error);
+}
+
+std::chrono::milliseconds ModelTurn::repeat_delay(std::size_t number) const {
+    const double random = random_fraction(*core_.runtime().ids);
+    const auto steps = static_cast<int>(std::min<std::size_t>(number, 16)) - 1;
+    const double asked = message_.assistant()->error->retry_after.value_or(0);
+    return std::max(
+        backoff_delay(RetryPolicy(), steps, random),
+        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(asked)));
+}
+
+Notice ModelTurn::repeat_notice(std::size_t number, std::chrono::milliseconds delay) const {
+    const ErrorInfo& info = *message_.assistant()->error;
+    const std::size_t most = core_.parts().limits.max_cut_answers;
+    Notice notice;
+    notice.code = "retry";
+    notice.text = "the answer was cut off: " + model_.spec().id + " " +
+                  plain_failure(info, "the connection was lost") + "; trying again in " +
+                  rounded_seconds_text(delay) + " (" + std::to_string(number) + " of " +
+                  std::to_string(most) + ")";
+    notice.details["attempt"] = number;
+    notice.details["max_retries"] = most;
+    notice.details["delay_ms"] = delay.count();
+    notice.details["error_type"] = info.type;
+    notice.details["discarded"] = message_.id();
+    return notice;
+}
+
+void ModelTurn::abort() {
+    AssistantMessage answer = *message_.assistant();
+    answer.stop_reason = stop_reason::shared(stop_reason::aborted);
+    answer.error_message = aborted_text;
+    answer.error = SharedValue<ErrorInfo>();
+    failure_ = error_of(answer);
+    message_ = Message(std::move(answer));
+}
+
 /// Emits message_start, unless the stream has begun the message.
 Task<void> ModelTurn::announce_message() {
     if (reader_.has_started()) co_return;
@@ -421,6 +470,8 @@ MaybeTask<> AnswerReader::pass_on(StreamEvent&& event) {
 }
 
 void AnswerReader::note_blocks(const StreamEvent& event) {
+    has_content_ = true;
+    if (event.type == StreamEventType::text_delta) has_text_ = true;
     if (event.type == StreamEventType::toolcall_start) {
         open_calls_.push_back(event.content_index);
     } else if (event.type == StreamEventType::toolcall_end) {

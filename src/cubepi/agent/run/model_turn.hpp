@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -57,6 +59,9 @@ public:
     Task<std::optional<Message>> read(MessageStream stream, bool is_own_request);
     /// Returns true if message_start was delivered.
     bool has_started() const noexcept { return started_; }
+    /// Returns true if content, or text, was delivered.
+    bool has_content() const noexcept { return has_content_; }
+    bool has_text() const noexcept { return has_text_; }
     /// Returns the streamed content, without calls whose arguments were incomplete (D34).
     AssistantMessage so_far() const;
 
@@ -68,6 +73,8 @@ private:
     RunCore& core_;
     std::vector<std::int32_t> open_calls_;  // indexes of the calls whose arguments are incomplete
     bool started_ = false;
+    bool has_content_ = false;
+    bool has_text_ = false;
 };
 
 /// One call of the model: sends the request that RequestBuilder makes, reads the answer with AnswerReader, and always
@@ -84,6 +91,13 @@ public:
     const ToolList& tools() const noexcept { return builder_.tools(); }
     /// Returns the typed error of a failed or aborted answer.
     std::shared_ptr<const Error> failure() const noexcept { return failure_; }
+    /// Returns true if a temporary failure has cut the answer off, and the limits of the run allow to make the call again (D15).
+    bool may_repeat() const;
+    /// Returns the delay before the call is made again for the `number`-th time, from 1.
+    std::chrono::milliseconds repeat_delay(std::size_t number) const;
+    Notice repeat_notice(std::size_t number, std::chrono::milliseconds delay) const;
+    /// Ends the failed answer as an aborted one.
+    void abort();
 
 private:
     Task<void> run_with_hooks();

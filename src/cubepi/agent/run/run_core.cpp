@@ -232,6 +232,18 @@ Task<void> RunCore::finish(Message message) {
     if (delivery.is_pending()) co_await std::move(delivery).task();
 }
 
+Task<void> RunCore::discard(const Message& message) {
+    AssistantMessage answer = *message.assistant();
+    for (std::size_t i = answer.content.size(); i > 0; --i) {
+        const auto at = answer.content.begin() + static_cast<std::ptrdiff_t>(i - 1);
+        if (std::holds_alternative<ToolCall>(*at)) answer.content.erase(at);
+    }
+    state().streaming_message = PartialMessage();
+    MessageEndEvent end;
+    end.message = Message(std::move(answer));
+    return emit(std::move(end));
+}
+
 Task<void> RunCore::close_open_calls() {
     const std::vector<ToolCall> open = parts_.log->open_calls();
     const SharedString caller = parts_.log->open_calls_run_id();

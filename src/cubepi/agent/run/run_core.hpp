@@ -147,6 +147,8 @@ public:
     Task<void> announce(Message message);
     /// Stores the message (storage first, then memory) and delivers message_end.
     Task<void> finish(Message message);
+    /// Ends an answer whose call is made again: delivers message_end without its calls, and stores nothing.
+    Task<void> discard(const Message& message);
     /// Whether calls at the end of the history have no result yet.
     bool has_open_calls() const { return parts_.log->has_open_calls(); }
     /// Answers what is open at the end of the history (D1, D37), announced and stored.

@@ -1,5 +1,7 @@
 #include <cubepi/agent/run/turn_loop.hpp>
 
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include <cubepi/agent/run/limit_checks.hpp>
@@ -8,6 +10,7 @@
 #include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/clock.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/provider/answer_end.hpp>
 
@@ -80,6 +83,7 @@ private:
     Task<Next> resume_calls();
     Task<Next> next_turn();
     Task<Next> turn();
+    Task<bool> wait_to_repeat(ModelTurn& model, std::size_t number);
     Task<void> begin_turn();
     Task<void> end_before_call(LimitReachedError reached);
     Task<Next> end_with_answer(ResponseReview answer);
@@ -200,14 +204,24 @@ Task<void> Loop::end_before_call(LimitReachedError reached) {
     co_await end_turn(std::move(message), MessageList());
 }
 
-/// Calls the model once, then the tools that it calls.
+/// Calls the model, until its answer was not cut off, then the tools that it calls.
 Task<Next> Loop::turn() {
-    ModelTurn model(core_);
-    co_await model.run();
+    std::optional<ModelTurn> model;
+    model.emplace(core_);
+    co_await model->run();
+    for (std::size_t number = 1; number <= parts_.limits.max_cut_answers && model->may_repeat();
+         ++number) {
+        const bool waited = co_await wait_to_repeat(*model, number);
+        if (!waited) break;
+        const Message cut = model->take_message();
+        co_await core_.discard(cut);
+        model.emplace(core_);
+        co_await model->run();
+    }
     ResponseReview answer;
-    answer.message = model.take_message();
+    answer.message = model->take_message();
     if (has_failed(*answer.message.assistant())) {
-        end_.set_failed_answer(model.failure(), *answer.message.assistant());
+        end_.set_failed_answer(model->failure(), *answer.message.assistant());
         co_await end_failed_turn(std::move(answer.message));
         co_return Next::end_of_run;
     }
@@ -225,12 +239,30 @@ Task<Next> Loop::turn() {
         refuse_turn(core_.state(), answer.message.id());
     co_await core_.finish(answer.message);
     if (runs_tools) {
-        co_return co_await run_tools(std::move(answer.message), model.tools(),
+        co_return co_await run_tools(std::move(answer.message), model->tools(),
                                      std::move(answer.inject_messages));
     }
     const bool reviewed = core_.answer_task() && !is_paused(*answer.message.assistant());
     if (reviewed) terminated_ = review_value(*core_.answer_task(), end_, answer);
     co_return co_await end_with_answer(std::move(answer));
+}
+
+/// Waits before the call of a cut answer is made again. Returns false if the run was aborted meanwhile: then what was streamed stays (D7).
+Task<bool> Loop::wait_to_repeat(ModelTurn& model, std::size_t number) {
+    const std::chrono::milliseconds delay = model.repeat_delay(number);
+    Notice notice = model.repeat_notice(number, delay);
+    co_await core_.notice(std::move(notice));
+    core_.invalidate_timestamp();
+    Task<void> sleeping = core_.runtime().clock->sleep_for(delay);
+    Task<void> waiting = cancel_on(core_.stop_token(), std::move(sleeping));
+    const Outcome<> waited = co_await outcome_of(std::move(waiting));
+    const bool stopped = core_.stopped();
+    if (stopped) {
+        model.abort();
+    } else {
+        waited.rethrow();
+    }
+    co_return !stopped;
 }
 
 /// Ends a turn whose answer calls no tools, or whose calls are not to be made.

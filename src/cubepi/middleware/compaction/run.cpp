@@ -20,6 +20,7 @@ constexpr std::int64_t most_low_savings = 2;
 constexpr std::size_t worthwhile_advance = 8;  // messages, after low savings
 constexpr double low_saving = 0.1;
 constexpr double shortened_share = 0.75;  // of the limit, below which shortened results suffice
+constexpr double long_share = 0.25;  // of the limit, from which on few messages are worth a summary
 constexpr std::int64_t fewest_noted_tokens = 2'000;
 constexpr std::int64_t fewest_tokens_to_find = 3'000;  // every window has more
 constexpr std::int64_t most_verbatim = 64'000;         // bytes
@@ -406,6 +407,14 @@ std::int64_t CompactionRun::tokens_after(std::int64_t before, std::int64_t estim
     return std::max<std::int64_t>(before - saved, 1);
 }
 
+/// Returns true if the messages before `until` are a large part of the request, however few they are.
+bool CompactionRun::is_long(std::size_t until) const {
+    std::int64_t sum = 0;
+    for (std::size_t i = record_.until; i < until; ++i)
+        sum += estimated_tokens(shown(i, history_[i]));
+    return estimate_.scale() * static_cast<double>(sum) > long_share * static_cast<double>(limit());
+}
+
 /// Returns the size of everything that a summary keeps word for word: a quarter of the limit, if a token has four bytes.
 std::size_t CompactionRun::most_verbatim_bytes() const {
     const std::int64_t most = limit();
@@ -523,11 +532,12 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
     report.before = report.after = my.estimate_.tokens();
     report.retained = all.size() - record.until;
     const std::size_t until = safe_boundary(all, my.tail_start(work.reason));
-    const std::size_t fewest = work.reason == Reason::limit ? options.min_compact_messages : 1;
     if (my.shorten(work.reason, until, report)) {
         report = my.finish(std::move(report), extra);
         co_return report;
     }
+    const bool takes_few = work.reason != Reason::limit || my.is_long(until);
+    const std::size_t fewest = takes_few ? 1 : options.min_compact_messages;
     const bool is_thrashing = work.reason == Reason::limit &&
                               record.low_savings >= most_low_savings &&
                               until < record.until + worthwhile_advance;

@@ -258,6 +258,7 @@ private:
     MessageList between(std::size_t first, std::size_t last) const;
     Message shown(std::size_t place, const Message& message) const;
     std::optional<std::string> preserved_text(const ToolResultMessage& result) const;
+    bool is_long(std::size_t until) const;
     std::size_t most_verbatim_bytes() const;
     std::size_t tail_start(CompactionReason reason) const;
     std::int64_t estimated_view() const;

@@ -377,7 +377,7 @@ TimeoutError IdleTimer::error() const {
     const std::string what = data_received_
                                  ? "only keep-alives or events without content received for "
                                  : "no data received for ";
-    return TimeoutError("idle", what + seconds_text(limit_) + " (idle timeout)");
+    return TimeoutError("idle", what + seconds_text(limit_) + " " + std::string(idle_timeout_mark));
 }
 
 }  // namespace cubepi::detail
