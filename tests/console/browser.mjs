@@ -322,7 +322,7 @@ async function tryWeb() {
 
     // 20,000 deltas: the page continues to draw.
     const { idle, streaming } = await frameRates(page);
-    // The page may have read the answer anew while it grew.
+    // The page may have read the answer once more while it grew.
     await page.locator(".state.idle").waitFor({ timeout: 120000 });
     const shown = await page.locator(".message.assistant", { hasText: "Part 1" }).last().innerText();
     check("an answer of 20,000 deltas is shown", shown.includes("Part 5"), shown.slice(0, 500));

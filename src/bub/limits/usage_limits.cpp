@@ -273,7 +273,7 @@ Task<> UsageLimits::flush() {
     const std::shared_ptr<UsageLimits> self = shared_from_this();
     // An attempt that began before the call does not have all, and may have failed because of what has ended since.
     if (writing_) co_await attempt_ended();
-    // What is used later is not waited for: with many calls of models, there is always more.
+    // Later use is not waited for: with many calls of models, there is always more.
     if (!writing_ && pending_->empty()) co_return;
     if (!writing_) begin_write();
     co_await attempt_ended();
