@@ -223,9 +223,7 @@ std::string unreadable_text(const Json& request, const CardRules& rules) {
     const std::string summary = question_summary(cubepi::hitl_request_from_json(request));
     return ends_of(summary, rules, "") +
            "\n\nThis question is too long for a message, and the file with all of it could not be "
-           "sent. An operator can read and answer it in the console of the gateway, or with: "
-           "cubepi "
-           "inbox --gateway";
+           "sent. To read and answer it: the console of the gateway, or cubepi inbox --gateway";
 }
 
 std::string outcome_text(const Json& answer) {
