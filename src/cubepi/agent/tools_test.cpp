@@ -159,7 +159,7 @@ TEST(Tools, UndeclaredArguments_AreReportedToTheModel) {
                    {"required", JsonArray{"command"}}};
     EXPECT_EQ(result_of(schema, {{"command", "ls"}, {"background", true}}),
               "Note: the tool does not declare \"background\", which it may have ignored. Its "
-              "arguments: \"command\", \"run_in_background\".|ran|");
+              "arguments: \"command\", \"run_in_background\".\n|ran|");
     EXPECT_EQ(executed, R"({"command":"ls","background":true})");
     EXPECT_EQ(result_of(schema, {{"command", "ls"}}), "ran|");
     // Many and long names do not fill the context.

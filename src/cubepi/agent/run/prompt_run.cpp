@@ -148,10 +148,10 @@ Task<void> PromptRun::announce_circumstances() {
         const std::string& holder = superseded_claim_->superseded->description;
         notice.text =
             holder == current_process_owner().description
-                ? "The thread was held by an earlier run of this process, which could not release "
-                  "it because its store failed; the run was claimed again."
-                : "The thread was held by " + holder +
-                      ", whose process or lease has ended; its run was claimed by this process.";
+                ? "An earlier run of this conversation did not finish, because its store failed; "
+                  "the conversation continues."
+                : "An earlier run of this conversation did not finish: its process (" + holder +
+                      ") has ended or does not respond. The conversation continues in this one.";
         notice.details["run_id"] = superseded_claim_->superseded_run_id;
         notice.details["owner"] = superseded_claim_->superseded->description;
         co_await core_.notice(std::move(notice));

@@ -74,7 +74,7 @@ std::string undeclared_note(const Json& schema, const JsonObject& args) {
     std::size_t number = 0;
     for (const auto& property : *declared) add_name(known, number++, property.key());
     std::string note = "Note: the tool does not declare " + unknown +
-                       ", which it may have ignored. Its arguments: " + known + ".";
+                       ", which it may have ignored. Its arguments: " + known + ".\n";
     sanitize(note);
     return note;
 }
