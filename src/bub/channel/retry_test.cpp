@@ -323,13 +323,12 @@ TEST_F(Retry, D90_MessageTakenAgain_IsNotLeft) {
         shared->sent_fails = failing_calls;
         Gateway other;
         other.options.deliveries = shared;
-        other.run([shared](Gateway& h) -> Task<> {
+        other.run([shared, failing_calls](Gateway& h) -> Task<> {
             co_await h.handler(update("one"));
             co_await h.manager->idle();
             Envelope elsewhere = from("chat", "2", "two");
             co_await h.handler(std::move(elsewhere));
-            const int calls = shared->sent_fails;
-            while (shared->sent_fails == calls)
+            while (shared->sent_fails == failing_calls)
                 co_await h.clock->sleep_for(std::chrono::milliseconds(1));
             co_await h.manager->idle();
             shared->both_failed.set();
