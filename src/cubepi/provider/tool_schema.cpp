@@ -312,6 +312,9 @@ private:
                 const JsonObject one = resolved(root_, part);
                 take_properties(made, one);
                 JsonArray names = required_of(one);
+                // Each part may refer to one long list. The arguments are validated against all of them anyway.
+                if (names.size() > names_left_) names.clear();
+                names_left_ -= names.size();
                 if (all || first) {
                     for (Json& name : names) common.push_back(std::move(name));
                 } else {
@@ -355,6 +358,7 @@ private:
     }
 
     JsonObject root_;
+    std::size_t names_left_ = 2000;
 };
 
 /// Limits that structured outputs refuse (docs.claude.com, "Structured outputs", JSON Schema limitations).

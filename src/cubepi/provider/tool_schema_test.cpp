@@ -159,6 +159,19 @@ TEST(ToolSchema, D136_DeepReferences_StayBeyondALimit) {
     EXPECT_FALSE(is_nested_deeper(lowered.at("items"), 100));
 }
 
+TEST(ToolSchema, D136_RequiredNamesOfParts_AreLimited) {
+    JsonArray parts;
+    for (int part = 0; part < 3; ++part) {
+        JsonArray names;
+        for (int i = 0; i < 900; ++i)
+            names.emplace_back(std::to_string(part) + "." + std::to_string(i));
+        parts.emplace_back(JsonObject{{"required", std::move(names)}});
+    }
+    const AnthropicSchema made =
+        lower_anthropic_tool(JsonObject{{"allOf", std::move(parts)}}, SchemaDialect::as_given);
+    EXPECT_EQ(made.schema.at("required").as_array().size(), 1800U);
+}
+
 TEST(StrictSchema, UnsupportedFormats_BecomeDescriptions) {
     const Json schema = parse_json(R"({"type":"object","properties":{
         "day":{"type":"string","format":"date"},"page":{"type":"string","format":"uri"}},
