@@ -404,11 +404,12 @@ public:
 
     Task<std::int64_t> append(std::string thread_id, MessageList messages,
                               AppendOptions options) override {
-        AppendOptions unclaimed;
-        if (options.extra()) unclaimed = AppendOptions().extra(*options.extra());
-        Task<std::int64_t> appending = ForwardingStore::append(
-            std::move(thread_id), std::move(messages),
-            checks_claims || !superseded ? std::move(options) : std::move(unclaimed));
+        if (!checks_claims && messages.empty()) {
+            AppendOptions unclaimed = AppendOptions().extra(*options.extra());
+            options = std::move(unclaimed);
+        }
+        Task<std::int64_t> appending =
+            ForwardingStore::append(std::move(thread_id), std::move(messages), std::move(options));
         co_return co_await std::move(appending);
     }
     Task<MessageList> sleep(HookContext& context) {
@@ -419,7 +420,6 @@ public:
         std::string run_id(context.run_id);
         co_await memory.claim_run("t", std::move(run_id), std::move(other),
                                   ClaimKind::continue_run);
-        superseded = true;
         JsonObject theirs{{"goal", "of the other"}};
         co_await memory.save_extra("t", std::move(theirs));
         if (!checks_claims) co_await clock_->sleep_for(std::chrono::seconds(21));
@@ -427,8 +427,7 @@ public:
         co_return MessageList();
     }
 
-    bool checks_claims = true;
-    bool superseded = false;
+    bool checks_claims = true;  ///< of appends without messages
 
 private:
     const std::shared_ptr<testing::ManualClock> clock_;
