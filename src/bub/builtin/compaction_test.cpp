@@ -183,7 +183,7 @@ TEST_F(Compacts, D111_PastedFile_IsSummarizedBeforeARefusal) {
     options.context_window = [](const cubepi::BoundModel&) { return 60'000; };
     start(std::move(steps), std::move(options));
     std::string pasted;
-    while (pasted.size() < 160'000) pasted += long_text("line");
+    while (pasted.size() < 180'000) pasted += long_text("line");
     (void)ask(pasted);
     EXPECT_TRUE(notices_of("compaction").empty());
     EXPECT_EQ(ask(long_text("question") + long_text("question") + long_text("question")), "4711");

@@ -66,7 +66,7 @@ struct CompactionOptions {
     std::int64_t keep_tail_tokens = 8'000;
     /// The limit of a summary, in tokens. Absent: 15 % of what it replaces, 1,024 at least and 4,096 at most.
     std::optional<std::int64_t> max_summary_tokens = {};
-    /// The smallest number of messages that are worth a summary, unless they have more than a quarter of the limit above.
+    /// The smallest number of messages that are worth a summary, unless they have more than a quarter of a request.
     std::size_t min_compact_messages = 4;
     /// Shortens old tool results before a summary is written, which is often enough.
     bool prune_tool_outputs = true;

@@ -20,7 +20,7 @@ constexpr std::int64_t most_low_savings = 2;
 constexpr std::size_t worthwhile_advance = 8;  // messages, after low savings
 constexpr double low_saving = 0.1;
 constexpr double shortened_share = 0.75;  // of the limit, below which shortened results suffice
-constexpr double long_share = 0.25;  // of the limit, from which on few messages are worth a summary
+constexpr double long_share = 0.25;  // of a request, above which few messages are worth a summary
 constexpr std::int64_t fewest_noted_tokens = 2'000;
 constexpr std::int64_t fewest_tokens_to_find = 3'000;  // every window has more
 constexpr std::int64_t most_verbatim = 64'000;         // bytes
@@ -407,12 +407,15 @@ std::int64_t CompactionRun::tokens_after(std::int64_t before, std::int64_t estim
     return std::max<std::int64_t>(before - saved, 1);
 }
 
-/// Returns true if the messages before `until` are a large part of the request, however few they are.
+/// Returns true if the messages before `until` are worth a summary, however few they are.
 bool CompactionRun::is_long(std::size_t until) const {
+    // What the server has not counted yet is estimated at twice the tokens of most texts.
+    const std::int64_t tokens = estimate_.tokens();
+    if ((tokens + estimate_.reported()) / 2 < limit()) return false;
     std::int64_t sum = 0;
     for (std::size_t i = record_.until; i < until; ++i)
         sum += estimated_tokens(shown(i, history_[i]));
-    return estimate_.scale() * static_cast<double>(sum) > long_share * static_cast<double>(limit());
+    return estimate_.scale() * static_cast<double>(sum) > long_share * static_cast<double>(tokens);
 }
 
 /// Returns the size of everything that a summary keeps word for word: a quarter of the limit, if a token has four bytes.
