@@ -409,7 +409,7 @@ std::int64_t CompactionRun::tokens_after(std::int64_t before, std::int64_t estim
 
 /// Returns true if the messages before `until` are worth a summary, however few they are.
 bool CompactionRun::is_long(std::size_t until) const {
-    // What the server has not counted yet is estimated at twice the tokens of most texts.
+    // Messages that the server has not counted yet are estimated at twice the tokens of most texts.
     const std::int64_t tokens = estimate_.tokens();
     if ((tokens + estimate_.reported()) / 2 < limit()) return false;
     std::int64_t sum = 0;
