@@ -121,7 +121,7 @@ TEST(Sessions, UnsavableChat_SaysSoAndWorks) {
     write_file(home.tapes().parent_path(), "a file where the directory should be\n");
     const Piped chat = run_piped(home, {"chat", "--offline"}, "hello\n");
     EXPECT_EQ(chat.status, 0) << chat.err;
-    EXPECT_TRUE(has(chat.out, "This chat is not saved: ")) << chat.out;
+    EXPECT_TRUE(has(chat.err, "This chat is not saved: ")) << chat.err;
     EXPECT_TRUE(has(chat.out, "You wrote: *hello*")) << chat.out;
     EXPECT_FALSE(has(chat.err, "Resume")) << chat.err;
 }
