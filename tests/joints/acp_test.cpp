@@ -404,7 +404,7 @@ TEST_F(AgentOfEditor, EditorThatLeaves_LeavesSessionToLoad) {
 }
 
 TEST_F(AgentOfEditor, ServersOfOneName_AreRefused) {
-    ModelServer server(std::vector<std::string>{});
+    ModelServer server({chat_answer("Hi.")});
     EditorProcess editor(home, flags_of(server));
     editor.initialize();
     const std::string same(40, 'x');
