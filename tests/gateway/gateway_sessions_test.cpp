@@ -189,6 +189,8 @@ TEST(GatewayMessages, D97_MessageWithoutAnswer_ShowsItsState) {
         const HttpReply running = wait_for_state(port, "key-one", "running");
         EXPECT_EQ(running.status, 202) << running.body;
         EXPECT_EQ(wait_for_state(port, "key-two", "pending").status, 202);
+        // It is pending before it is stored.
+        wait_until([port] { return get(port, "/v1/sessions/s1").json().at("pending") == 1; });
         EXPECT_EQ(state_of(get(port, "/v1/sessions/s1")), "running");
         gateway.kill();
     }
