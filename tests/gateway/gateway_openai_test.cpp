@@ -365,12 +365,13 @@ TEST_F(GatewayOpenAI, TextsOfQuestion_HideNothing) {
         {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
             "arguments": {"path": "AGENTS.md", "content": "a\u202Eb\u2028"}}]}]})")});
     const HttpReply asked =
-        call("POST", "/v1/chat/completions", {{"model", "gpt-5"}, {"messages", user("write it")}});
+        call("POST", "/v1/chat/completions", {{"model", "cubepi"}, {"messages", user("write it")}});
     ASSERT_EQ(asked.status, 200) << asked.body;
     const std::string call_text =
         "Run write {\"path\":\"AGENTS.md\",\"content\":\"a<U+202E>b<U+2028>\"}?";
+    const Json answer = asked.json();
     const std::string_view text =
-        asked.json().at("choices").at(0).at("message").at("content").as_string();
+        answer.at("choices").at(0).at("message").at("content").as_string();
     EXPECT_TRUE(text.starts_with("Always needs approval: ")) << text;
     EXPECT_NE(text.find("\n" + call_text), text.npos) << text;
     const std::string listed = run_command(home, {"inbox", "--gateway"}).output;
