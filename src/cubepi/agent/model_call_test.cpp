@@ -488,7 +488,9 @@ TEST(CutAnswer, D15_DiscardedAnswer_EndsWithItsError) {
             EXPECT_NE(notice->notice.text.find("the line broke"), std::string::npos);
             EXPECT_GT(notice->notice.details.at("delay_ms").to_number<int>(), 0);
         }
-        if (event.get_if<MessageStartEvent>()) EXPECT_EQ(++open, 1u);
+        if (event.get_if<MessageStartEvent>()) {
+            EXPECT_EQ(++open, 1u);
+        }
         const auto* end = event.get_if<MessageEndEvent>();
         if (!end) continue;
         EXPECT_EQ(--open, 0u);
